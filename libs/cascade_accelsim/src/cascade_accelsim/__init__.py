@@ -1,0 +1,1 @@
+"""Pure readers of Accel-Sim's text: logs, kernel lists, tracer statistics and GPU configs."""

@@ -1,0 +1,1 @@
+"""The `cascade` command: serve, demo, doctor, bench, and the embedded servers."""

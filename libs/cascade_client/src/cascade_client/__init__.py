@@ -1,0 +1,1 @@
+"""Typed Python client of the Cascade HTTP API, sync and async."""

@@ -1,0 +1,1 @@
+"""Facts, folds, subjects, and the adapters for NATS JetStream and S3 that every Cascade service shares."""

@@ -1,0 +1,1 @@
+"""Analytical estimate of kernel cycles from SASS traces and a GPU config."""

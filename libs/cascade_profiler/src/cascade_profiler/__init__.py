@@ -1,0 +1,1 @@
+"""Trace a workload on a real GPU and upload it to Cascade."""

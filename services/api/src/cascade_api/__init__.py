@@ -1,0 +1,1 @@
+"""HTTP gateway, live events, read models and the web UI."""

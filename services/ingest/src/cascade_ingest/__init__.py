@@ -1,0 +1,1 @@
+"""Watches the bucket, decides when an upload is complete, post-processes it."""

@@ -1,0 +1,1 @@
+"""Turns a run into sims on a backend, stops them, notices silence."""

@@ -1,0 +1,1 @@
+"""Turns log chunks into kernel facts and progress."""

@@ -1,0 +1,1 @@
+"""Performance profile, request estimate and the serving scheduler."""

@@ -1,0 +1,1 @@
+"""The built-in simulator client that a launcher starts."""
