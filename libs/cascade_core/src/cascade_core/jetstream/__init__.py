@@ -1,0 +1,1 @@
+"""EventLog on NATS JetStream."""

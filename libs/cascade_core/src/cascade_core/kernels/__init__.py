@@ -1,0 +1,1 @@
+"""The kernel aggregate: its facts and what follows from them."""

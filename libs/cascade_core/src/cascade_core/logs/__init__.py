@@ -1,0 +1,1 @@
+"""The log aggregate: its facts and what follows from them."""

@@ -1,0 +1,1 @@
+"""The run aggregate: its facts and what follows from them."""

@@ -1,0 +1,1 @@
+"""The scenario aggregate: its facts and what follows from them."""

@@ -1,0 +1,1 @@
+"""The sim aggregate: its facts and what follows from them."""

@@ -1,0 +1,1 @@
+"""Builders and in-memory ports for tests of any package."""

@@ -1,0 +1,1 @@
+"""The trace aggregate: its facts and what follows from them."""
