@@ -1,0 +1,82 @@
+"""One NATS connection: how it is made, kept and given up. A lost server is waited for, for ever."""
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+import nats
+import structlog
+from nats.aio.client import Client
+from nats.errors import Error as NatsError
+
+from cascade_core.errors import LogUnavailable
+from cascade_core.settings import NatsSettings
+
+_logger = structlog.get_logger(__name__)
+
+CONNECT_TIMEOUT_S = 5
+RECONNECT_WAIT_S = 0.25
+"""Short, because services on one machine lose their server only while it restarts."""
+DRAIN_TIMEOUT_S = 5
+
+
+@asynccontextmanager
+async def connected(settings: NatsSettings, *, name: str) -> AsyncIterator[Client]:
+    """A connection for the length of the block, drained at its end.
+
+    Raises LogUnavailable if the first connection cannot be made; later losses reconnect by themselves.
+    """
+    client = await connect(settings, name=name)
+    try:
+        yield client
+    finally:
+        await close(client)
+
+
+async def connect(settings: NatsSettings, *, name: str) -> Client:
+    """Open a connection that reconnects for ever. `name` shows up in the server's connection list."""
+
+    async def on_error(error: Exception) -> None:
+        _logger.warning("nats error", error=str(error) or type(error).__name__)
+
+    async def on_disconnect() -> None:
+        _logger.warning("nats disconnected")
+
+    async def on_reconnect() -> None:
+        _logger.info("nats reconnected")
+
+    password = settings.nats_password
+    try:
+        return await nats.connect(
+            settings.nats_url,
+            name=name,
+            user=settings.nats_user,
+            password=password.get_secret_value() if password else None,
+            connect_timeout=CONNECT_TIMEOUT_S,
+            reconnect_time_wait=RECONNECT_WAIT_S,
+            max_reconnect_attempts=-1,
+            allow_reconnect=True,
+            drain_timeout=DRAIN_TIMEOUT_S,
+            error_cb=on_error,
+            disconnected_cb=on_disconnect,
+            reconnected_cb=on_reconnect,
+        )
+    except (NatsError, OSError, TimeoutError) as error:
+        raise LogUnavailable(
+            f"NATS at {_without_secrets(settings.nats_url)} cannot be reached ({error or type(error).__name__}). "
+            "Start it, or set CASCADE_NATS_URL; `cascade doctor` tells more."
+        ) from error
+
+
+async def close(client: Client) -> None:
+    """Drain and close; a server that is gone already does not matter."""
+    if client.is_closed:
+        return
+    try:
+        await client.drain()
+    except (NatsError, OSError, TimeoutError):
+        await client.close()
+
+
+def _without_secrets(url: str) -> str:
+    scheme, _, rest = url.rpartition("://")
+    return f"{scheme}://{rest.rpartition('@')[2]}" if scheme else rest.rpartition("@")[2]

@@ -1,0 +1,223 @@
+"""EventLog on a JetStream stream."""
+
+import asyncio
+import json
+import uuid
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import aclosing, asynccontextmanager
+
+from nats.aio.client import Client
+from nats.errors import Error as NatsError
+from nats.js import api
+from nats.js.errors import APIError, NotFoundError
+
+from cascade_core import facts, subjects, telemetry
+from cascade_core.errors import AppendConflict, LogUnavailable
+from cascade_core.facts import AnyFact
+from cascade_core.jetstream.claim_check import CLAIM_HEADER, Claims, fits_message
+from cascade_core.jetstream.codec import headers_of, recorded
+from cascade_core.jetstream.follow import follow
+from cascade_core.record import Appended, Recorded
+
+APPEND_TIMEOUT_S = 5.0
+READ_BATCH = 256
+_WRONG_LAST_SEQUENCE = (10071, 10164)
+PIPELINE = 256
+"""Appends under way at once in `append_all`."""
+
+
+class JetStreamLog:
+    """The event log of one connection. Cheap: it holds no state but the connection."""
+
+    def __init__(self, client: Client) -> None:
+        self._client = client
+        self._js = client.jetstream(timeout=APPEND_TIMEOUT_S, publish_async_max_pending=4 * PIPELINE)
+        self._claims = Claims(client)
+
+    async def append(
+        self, fact: AnyFact, *, event_id: str | None = None, liveness: bool = False, first: bool = False
+    ) -> Appended:
+        """Store one fact durably. See `ports.EventLog.append`."""
+        subject = subjects.subject_of(fact, liveness=liveness)
+        body, headers = await self._message(subject, fact, event_id)
+        if first:
+            headers["Nats-Expected-Last-Subject-Sequence"] = "0"
+        self._check_connected()
+        try:
+            ack = await self._js.publish(subject, body, headers=headers)
+        except APIError as error:
+            raise _translated(error, subject) from error
+        except (NatsError, TimeoutError, OSError) as error:
+            raise LogUnavailable(
+                f"the event log did not take a fact in {APPEND_TIMEOUT_S:.0f} s: {error}"
+            ) from error
+        return Appended(ack.seq, bool(ack.duplicate))
+
+    async def append_all(self, facts_: Sequence[tuple[AnyFact, str | None]]) -> list[Appended]:
+        """Store facts in this order, pipelined. After LogUnavailable, append the whole list again with the same ids."""
+        appended: list[Appended] = []
+        for start in range(0, len(facts_), PIPELINE):
+            self._check_connected()
+            futures = []
+            try:
+                for fact, event_id in facts_[start : start + PIPELINE]:
+                    subject = subjects.subject_of(fact)
+                    body, headers = await self._message(subject, fact, event_id)
+                    futures.append(
+                        await self._js.publish_async(
+                            subject, body, headers=headers, wait_stall=APPEND_TIMEOUT_S
+                        )
+                    )
+                for future in futures:
+                    ack = await _within(future)
+                    appended.append(Appended(ack.seq, bool(ack.duplicate)))
+            except APIError as error:
+                raise _translated(error, "append_all") from error
+            except (NatsError, TimeoutError, OSError) as error:
+                raise LogUnavailable(f"the event log did not take a batch of facts: {error}") from error
+            finally:
+                for future in futures:
+                    if future.done() and not future.cancelled():
+                        future.exception()  # taken note of above, or by the retry of the whole batch
+        return appended
+
+    @asynccontextmanager
+    async def follow(
+        self, filters: Sequence[str], *, after: int = 0, batch: int = 512
+    ) -> AsyncIterator[AsyncIterator[list[Recorded[AnyFact]]]]:
+        """See `ports.EventLog.follow`."""
+        async with aclosing(follow(self._client, self._claims, filters, after=after, batch=batch)) as batches:
+            yield batches
+
+    async def read(self, filters: Sequence[str], *, after: int = 0) -> list[Recorded[AnyFact]]:
+        """What matches and is stored now, in stream order."""
+        pages = [page async for page in self.pages(filters, after=after)]
+        return [record for page in pages for record in page]
+
+    async def pages(
+        self, filters: Sequence[str], *, after: int = 0
+    ) -> AsyncIterator[list[Recorded[AnyFact]]]:
+        """What matches and is stored now, page by page, so that a long log need not be in memory at once."""
+        newest = await self._newest(filters)
+        if newest <= after:
+            return
+        async with self.follow(filters, after=after, batch=READ_BATCH) as batches:
+            async for batch in batches:
+                yield [record for record in batch if record.position <= newest]
+                if batch[-1].position >= newest:
+                    return
+
+    async def _newest(self, filters: Sequence[str]) -> int:
+        """The newest position that matches any of `filters` now; 0 where nothing does."""
+        newest = 0
+        for subject_filter in filters:
+            try:
+                msg = await self._js.get_last_msg(subjects.STREAM, subject_filter, direct=True)
+                newest = max(newest, msg.seq or 0)
+            except NotFoundError:
+                continue
+            except (NatsError, TimeoutError, OSError) as error:
+                raise LogUnavailable(f"the event log does not answer: {error}") from error
+        return newest
+
+    async def last(self, subject: str) -> Recorded[AnyFact] | None:
+        """The newest fact of exactly this subject."""
+        return await self._stored(None, subject)
+
+    async def at(self, position: int) -> Recorded[AnyFact] | None:
+        """The fact at `position`; None where it was purged."""
+        return await self._stored(position, None)
+
+    async def _stored(self, position: int | None, subject: str | None) -> Recorded[AnyFact] | None:
+        self._check_connected()
+        try:
+            msg = await self._js.get_msg(subjects.STREAM, position, subject, direct=True)
+        except NotFoundError:
+            return None
+        except (NatsError, TimeoutError, OSError) as error:
+            raise LogUnavailable(f"the event log does not answer: {error}") from error
+        return await recorded(msg.data or b"", msg.headers, msg.seq or 0, self._claims)
+
+    async def last_position(self) -> int:
+        """The newest position of the whole log."""
+        self._check_connected()
+        try:
+            info = await self._js.stream_info(subjects.STREAM)
+        except (NatsError, TimeoutError, OSError) as error:
+            raise LogUnavailable(f"the event log does not answer: {error}") from error
+        return int(info.state.last_seq)
+
+    async def subjects(self, subject_filter: str) -> Mapping[str, int]:
+        """Subjects that match and hold facts now, with their number of facts."""
+        self._check_connected()
+        found: dict[str, int] = {}
+        try:
+            while True:
+                request = {"subjects_filter": subject_filter, "offset": len(found)}
+                reply = await self._client.request(
+                    f"$JS.API.STREAM.INFO.{subjects.STREAM}",
+                    json.dumps(request).encode(),
+                    timeout=APPEND_TIMEOUT_S,
+                )
+                answer = json.loads(reply.data)
+                if "error" in answer:
+                    raise LogUnavailable(
+                        f"the event log does not answer: {answer['error'].get('description')}"
+                    )
+                page = answer["state"].get("subjects") or {}
+                found.update(page)
+                if not page or len(found) >= answer.get("total", 0):
+                    return found
+        except (NatsError, TimeoutError, OSError) as error:
+            raise LogUnavailable(f"the event log does not answer: {error}") from error
+
+    async def purge(self, subject: str, *, keep: int = 0) -> None:
+        """Drop a subject's facts and their claims, except the newest `keep`."""
+        claims = await self._claims_of(subject) if keep == 0 else []
+        try:
+            await self._js.purge_stream(subjects.STREAM, subject=subject, keep=keep or None)
+        except (NatsError, TimeoutError, OSError) as error:
+            raise LogUnavailable(f"the event log did not purge {subject}: {error}") from error
+        for claim in claims:
+            await self._claims.drop(claim)
+
+    async def _claims_of(self, subject: str) -> list[str]:
+        """Claims are few (one for a message beyond half a mebibyte) and are named after their subject."""
+        try:
+            store = await self._js.object_store(subjects.CLAIMS)
+            return [
+                entry.name for entry in await store.list() if (entry.name or "").startswith(subject + "/")
+            ]
+        except NotFoundError:
+            return []
+        except (NatsError, TimeoutError, OSError) as error:
+            raise LogUnavailable(f"the object store does not answer: {error}") from error
+
+    async def _message(
+        self, subject: str, fact: AnyFact, event_id: str | None
+    ) -> tuple[bytes, dict[str, str]]:
+        body = facts.encode(fact)
+        headers = headers_of(event_id or uuid.uuid4().hex, telemetry.current_traceparent())
+        if not fits_message(len(body), self._client.max_payload):
+            self._check_connected()
+            headers[CLAIM_HEADER] = await self._claims.put(subject, body)
+            body = b""
+        return body, headers
+
+    def _check_connected(self) -> None:
+        # The client would buffer and time out; saying so at once lets the gateway answer 503 at once.
+        if not self._client.is_connected:
+            raise LogUnavailable(
+                "the event log is not reachable right now; the same call may succeed in a moment"
+            )
+
+
+async def _within(future: "asyncio.Future[api.PubAck]") -> api.PubAck:
+    async with asyncio.timeout(APPEND_TIMEOUT_S):
+        return await future
+
+
+def _translated(error: APIError, subject: str) -> AppendConflict | LogUnavailable:
+    if error.err_code in _WRONG_LAST_SEQUENCE:
+        return AppendConflict(f"{subject} was written first by somebody else")
+    return LogUnavailable(f"the event log refused a fact: {error.description}")

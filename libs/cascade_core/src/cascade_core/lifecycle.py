@@ -1,0 +1,60 @@
+"""How a service process runs and ends: one task group, two signals, a deadline."""
+
+import asyncio
+import signal
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
+
+import structlog
+
+from cascade_core.errors import CascadeError
+
+_logger = structlog.get_logger(__name__)
+
+Main = Callable[[asyncio.Event], Awaitable[None]]
+
+
+def run(main: Main, *, service: str) -> int:
+    """Run `main(stop)` until it returns; SIGTERM and SIGINT set `stop`. Returns the exit code.
+
+    A CascadeError ends the process with its message and code 1: a restart at the checkpoint is cheap.
+    """
+    code = 0
+    try:
+        asyncio.run(_supervised(main))
+    except* CascadeError as errors:
+        for error in _leaves(errors):
+            _logger.critical("stopped", service=service, error=str(error), kind=type(error).__name__)
+        code = 1
+    except* KeyboardInterrupt:
+        code = 0
+    return code
+
+
+def _leaves(group: BaseExceptionGroup[BaseException]) -> list[BaseException]:
+    found: list[BaseException] = []
+    for error in group.exceptions:
+        found.extend(_leaves(error) if isinstance(error, BaseExceptionGroup) else [error])
+    return found
+
+
+async def _supervised(main: Main) -> None:
+    stop = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        with suppress(NotImplementedError, ValueError):
+            loop.add_signal_handler(number, stop.set)
+    await main(stop)
+
+
+async def until_stopped(stop: asyncio.Event, *tasks: Awaitable[None]) -> None:
+    """Run `tasks` in one group until `stop` is set, then cancel them. An error in one ends all, and is raised."""
+    async with asyncio.TaskGroup() as group:
+        running = [group.create_task(_awaited(task)) for task in tasks]
+        await stop.wait()
+        for task in running:
+            task.cancel()
+
+
+async def _awaited(awaitable: Awaitable[object]) -> None:
+    await awaitable

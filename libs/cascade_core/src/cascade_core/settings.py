@@ -1,0 +1,82 @@
+"""Settings groups that several services share. Each service composes its own settings class from them.
+
+Read once, in a service's `main`. A wrong setting ends the process with one line that names the variable.
+"""
+
+import sys
+from typing import TypeVar
+
+from pydantic import Field, SecretStr, ValidationError
+from pydantic_settings import BaseSettings, SettingsConfigDict
+
+_CONFIG = SettingsConfigDict(env_prefix="CASCADE_", frozen=True, extra="ignore", env_ignore_empty=True)
+
+
+class NatsSettings(BaseSettings):
+    """Where the event log lives."""
+
+    model_config = _CONFIG
+
+    nats_url: str = Field(
+        default="nats://127.0.0.1:4222", description="URL of the NATS server with JetStream."
+    )
+    nats_user: str | None = Field(default=None, description="NATS user, where the URL holds none.")
+    nats_password: SecretStr | None = Field(default=None, description="NATS password.")
+    nats_replicas: int = Field(
+        default=1, ge=1, le=5, description="Replicas of the stream; 3 on a cluster of three servers."
+    )
+
+
+class BucketSettings(BaseSettings):
+    """Where traces, output files and archived logs live."""
+
+    model_config = _CONFIG
+
+    s3_endpoint: str = Field(
+        default="http://127.0.0.1:9000", description="S3 endpoint as the services reach it."
+    )
+    s3_public_endpoint: str | None = Field(
+        default=None, description="S3 endpoint as profilers reach it, where it differs."
+    )
+    s3_bucket: str = Field(default="cascade", description="Bucket that uploads go to.")
+    s3_prefix: str = Field(
+        default="accelsim-traces", description="Key prefix under which each trace is a directory."
+    )
+    s3_access_key: str | None = Field(default=None, description="Access key; anonymous where it is left out.")
+    s3_secret_key: SecretStr | None = Field(default=None, description="Secret key.")
+    s3_region: str = Field(default="us-east-1", description="Region that requests are signed for.")
+
+
+class TelemetrySettings(BaseSettings):
+    """Logs, traces and metrics."""
+
+    model_config = _CONFIG
+
+    log_format: str = Field(default="console", pattern="^(console|json)$", description="`console` or `json`.")
+    log_level: str = Field(
+        default="INFO", pattern="^(DEBUG|INFO|WARNING|ERROR)$", description="Lowest level that is written."
+    )
+    otlp_endpoint: str | None = Field(
+        default=None,
+        description="OTLP/HTTP endpoint that spans are sent to; none are sent where it is left out.",
+    )
+    metrics_port: int | None = Field(
+        default=None,
+        ge=0,
+        le=65535,
+        description="Port for Prometheus metrics of a service without HTTP; none by default.",
+    )
+
+
+S = TypeVar("S", bound=BaseSettings)
+
+
+def load(settings: type[S]) -> S:
+    """The settings from the environment, or the end of the process with a line for each wrong variable."""
+    try:
+        return settings()
+    except ValidationError as error:
+        for problem in error.errors():
+            name = "CASCADE_" + "_".join(str(part) for part in problem["loc"]).upper()
+            print(f"{name}: {problem['msg']}. Set it in the environment and start again.", file=sys.stderr)
+        raise SystemExit(2) from error
