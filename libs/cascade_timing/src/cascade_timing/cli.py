@@ -81,7 +81,9 @@ def _simulation_summary(document: JsonObject) -> str:
         )
     provenance = _object(document["meta"]).get("fixture_provenance")
     if isinstance(provenance, str) and provenance:
-        lines.append(f"The timeline says of itself: {provenance}")
+        # The text comes from a file: nothing in it may steer a terminal.
+        label = "".join(char if char.isprintable() else " " for char in provenance)
+        lines.append(f"The timeline says of itself: {label}")
     return "\n".join(lines)
 
 

@@ -18,6 +18,9 @@ MAX_MAGNITUDE = 2**63
 """Largest accepted magnitude of any number: [ns], 292 years. Beyond it the input is absurd, and sums of
 floats would no longer be trustworthy."""
 
+MAX_DEPTH = 32
+"""Deepest nesting of a value that is copied unread. Copying recurses, and Python's stack is finite."""
+
 _MAX_SHOWN_CHARS = 60
 
 
@@ -110,19 +113,22 @@ def objects_in(entries: object, where: str) -> Iterator[Fields]:
         yield fields_of(entry, f"{where}[{index}]", what="a record")
 
 
-def check_strict(value: object, where: str) -> None:
-    """Refuse NaN and infinities anywhere inside a value that is copied through unread.
+def check_strict(value: object, where: str, *, depth: int = 0) -> None:
+    """Refuse NaN, infinities and bottomless nesting inside a value that is copied through unread.
 
     Whatever leaves this package must be strict JSON, and that includes what it never looked at.
     """
     if isinstance(value, float) and not math.isfinite(value):
         raise InvalidInputError(f"{where} is {shown(value)}; expected a finite number, or null for none")
-    if isinstance(value, Mapping):
-        for key, inner in value.items():
-            check_strict(inner, f"{where}.{key}")
-    elif isinstance(value, list | tuple):
-        for index, inner in enumerate(value):
-            check_strict(inner, f"{where}[{index}]")
+    if not isinstance(value, Mapping | list | tuple):
+        return
+    if depth == MAX_DEPTH:
+        raise InvalidInputError(
+            f"{where} is nested more than {MAX_DEPTH} levels deep; expected a flat record"
+        )
+    entries = value.items() if isinstance(value, Mapping) else enumerate(value)
+    for key, inner in entries:
+        check_strict(inner, f"{where}[{key!r}]", depth=depth + 1)
 
 
 def is_finite_quantity(value: object) -> TypeGuard[Number]:

@@ -93,13 +93,15 @@ def write_json(path: Path, document: JsonObject) -> None:
 
 
 def to_json(document: JsonObject) -> str:
-    """A document as one line of strict JSON, with a line end.
+    """A document as one line of strict ASCII JSON, with a line end.
+
+    ASCII, because a name may hold half of a surrogate pair, which JSON can escape and UTF-8 cannot encode.
 
     Raises:
         FileError: the document holds NaN or Infinity.
     """
     try:
-        return json.dumps(document, allow_nan=False, ensure_ascii=False) + "\n"
+        return json.dumps(document, allow_nan=False) + "\n"
     except ValueError as error:
         raise FileError(f"the result is not strict JSON: {error}") from error
 

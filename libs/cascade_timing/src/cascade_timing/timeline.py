@@ -129,11 +129,12 @@ def as_timeline(timeline: Timeline | Mapping[str, object]) -> Timeline:
     return timeline if isinstance(timeline, Timeline) else parse_timeline(timeline)
 
 
-_KERNEL_FIELDS = frozenset({"seq", "name", "grid", "block", "duration_ns", "start_offset_ns"})
+_KERNEL_FIELDS = frozenset({"seq", "name", "duration_ns", "start_offset_ns"})
 
 
 def _kernel(fields: Fields) -> Kernel:
     _check_unread(fields, _KERNEL_FIELDS)
+    fields.text("name")  # only copied, but whoever reads the result relies on it
     return Kernel(
         seq=fields.integer("seq", minimum=0),
         duration_ns=fields.number("duration_ns", minimum=0),
