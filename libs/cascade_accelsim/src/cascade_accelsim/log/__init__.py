@@ -1,0 +1,15 @@
+"""The simulator's stdout, read as it grows: kernel blocks, running totals, and how it ended."""
+
+from cascade_accelsim.log.blocks import KernelBlock, ParserState, Progress, Stats, sim_time_ns
+from cascade_accelsim.log.parser import LogParser, ParsedLog, parse_log
+
+__all__ = [
+    "KernelBlock",
+    "LogParser",
+    "ParsedLog",
+    "ParserState",
+    "Progress",
+    "Stats",
+    "parse_log",
+    "sim_time_ns",
+]

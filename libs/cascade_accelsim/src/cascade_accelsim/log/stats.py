@@ -1,0 +1,129 @@
+"""The pairs of one statistics block.
+
+One pass with string methods keeps the last value of every text before an `=`; only what is left, a third of the
+lines, is looked at in detail. What such a text means is worked out once and remembered: every block prints the
+same ones.
+
+Rules, from the shapes that real logs hold:
+
+- `key = value`, with any blanks: the key may hold blanks, brackets and colons. The last one wins (each memory
+  partition repeats some 45 keys).
+- `L1D_cache_core[0]: Access = 8, Miss = 3` gives `L1D_cache_core[0]: Access` and `L1D_cache_core[0]: Miss`.
+- `n_cmd=8 n_nop=8` and `DRAM[0]: 16 bks, busW=2 BL=16` give bare keys. A key alone on its line wins over the same
+  key among several.
+- No pairs: banners, echoed options and trace headers, `thread block = ...`, ratios (`bank skew: 16/16 = 1.00`),
+  requests in flight.
+- A value with a unit, `-nan`, `inf` or `1e400` is text: only finite numbers become floats.
+"""
+
+import re
+from dataclasses import dataclass
+from functools import lru_cache
+from math import isfinite
+from typing import Final
+
+from cascade_accelsim.log.blocks import Stats
+from cascade_accelsim.text import clean
+
+MAX_KEY_CHARS: Final = 256
+"""Longer text before an `=` is prose or rubbish; the longest real key has 73 characters."""
+_KEYS_REMEMBERED: Final = 8192
+"""An 80-channel, 132-SM config prints about 700 different texts before an `=`."""
+
+_NO_PAIR: Final = (
+    "-",  # echoed options and trace headers
+    "GPGPU-Sim",
+    "mf:",  # requests in flight, printed with concurrent kernels
+    "MSHR:",
+    "thread block",
+    "cluster id",
+    "cluster cta",
+    "cluster rank",
+)
+_RATIO: Final = re.compile(r"\d+/\d+$")
+_LABEL: Final = re.compile(r"([^\s:][^:]*): ([^\s:,]+)")
+_INSIDE_PARENTHESES: Final = re.compile(r"(.*\S)\s*\(([^()]+)")
+_SEVERAL: Final = re.compile(r"\s*([^\s,=]+)((?:[,\s]+[^\s,=]+[ \t]*=[ \t]*[^\s,=]+)+)[\s,]*")
+_NEXT_PAIR: Final = re.compile(r"([^\s,=]+)[ \t]*=[ \t]*([^\s,=]+)")
+
+
+@dataclass(frozen=True, slots=True)
+class _Key:
+    """What the text before the first `=` of a line stands for."""
+
+    name: str
+    label: str = ""
+    """Goes before the keys that follow on the same line, `": "` included."""
+    until: str = ""
+    """The value ends before this character."""
+    is_text: bool = False
+    """Never read as a number: a kernel may be called 1e5."""
+
+
+@lru_cache(maxsize=_KEYS_REMEMBERED)
+def _key(before_equals: str) -> _Key | None:
+    """None when lines that begin so hold no pair."""
+    name = clean(before_equals)
+    if not name or len(name) > MAX_KEY_CHARS or name.startswith(_NO_PAIR) or _RATIO.search(name):
+        return None
+    if name == "kernel_name":
+        return _Key(name, is_text=True)
+    if labelled := _LABEL.fullmatch(name):
+        return _Key(name, label=f"{labelled[1]}: ")
+    if "(" in name and ")" not in name and (inside := _INSIDE_PARENTHESES.fullmatch(name)):
+        return _Key(f"{inside[1]}: {inside[2]}", until=")")
+    return _Key(name.rpartition(", ")[2])
+
+
+@lru_cache(maxsize=_KEYS_REMEMBERED)
+def _labelled(label: str, name: str) -> str:
+    return label + clean(name)
+
+
+def value_of(text: str) -> float | str:
+    """A finite float, or the text itself, cleaned. Python's underscores and other digits than 0-9 are text."""
+    try:
+        number = float(text)
+    except ValueError:
+        return clean(text)
+    if isfinite(number) and "_" not in text and text.isascii():
+        return number
+    return clean(text)
+
+
+def block_stats(text: str) -> Stats:
+    """Every pair of a block. `text` is its lines, joined by newlines, without terminal escapes."""
+    last: dict[str, str] = {}
+    for line in text.split("\n"):
+        if "=" in line:
+            before_equals, _, value = line.partition("=")
+            last[before_equals.strip()] = value
+    stats: Stats = {}
+    several: Stats = {}
+    for before_equals, value in last.items():
+        key = _key(before_equals)
+        if key is None:
+            continue
+        if key.is_text:
+            stats[key.name] = clean(value)
+        elif "=" in value:
+            _add_several(several, key, value)
+        elif key.until:
+            stats[key.name] = value_of(value.partition(key.until)[0])
+        else:
+            stats[key.name] = value_of(value)
+    for name, one in several.items():
+        stats.setdefault(name, one)
+    return stats
+
+
+def _add_several(stats: Stats, key: _Key, value: str) -> None:
+    """A line with more than one `=`: several pairs, a ratio (no pair), or one pair whose value holds an `=`."""
+    pairs = _SEVERAL.fullmatch(value)
+    if pairs is None:
+        if not _RATIO.match(value.partition("=")[0].strip()):
+            stats[key.name] = clean(value)
+        return
+    stats[key.name] = value_of(pairs[1])
+    for name, one in _NEXT_PAIR.findall(pairs[2]):
+        stats[_labelled(key.label, name)] = value_of(one)
