@@ -39,6 +39,10 @@ class BucketSettings(BaseSettings):
         default=None, description="S3 endpoint as profilers reach it, where it differs."
     )
     s3_bucket: str = Field(default="cascade", description="Bucket that uploads go to.")
+    s3_internal_bucket: str = Field(
+        default="cascade-internal",
+        description="Bucket for output files and archived logs, never open to uploads.",
+    )
     s3_prefix: str = Field(
         default="accelsim-traces", description="Key prefix under which each trace is a directory."
     )

@@ -122,6 +122,17 @@ def is_fenced(sim: Sim, attempt: str | None) -> bool:
     return sim.launch_attempt is not None and attempt.split(".", 1)[0] != sim.launch_attempt
 
 
+def accepts_chunk(sim: Sim, fact: LogAppended) -> bool:
+    """Whether this chunk belongs to the log of the start that owns the sim. Ask before `apply`."""
+    if is_fenced(sim, fact.attempt) or sim.second_log or sim.archive_key is not None:
+        return False
+    return not (
+        fact.seq == 0
+        and sim.first_chunk_digest is not None
+        and chunk_digest(fact.lines) != sim.first_chunk_digest
+    )
+
+
 def apply(sim: Sim, fact: SimInput) -> Sim:
     """Fold one fact that concerns this sim."""
     match fact:
@@ -184,14 +195,11 @@ def _reported(sim: Sim, fact: SimReported) -> Sim:
 
 
 def _appended(sim: Sim, fact: LogAppended) -> Sim:
-    if is_fenced(sim, fact.attempt) or sim.archive_key is not None:
-        return sim
-    if fact.seq == 0:
-        digest = chunk_digest(fact.lines)
-        if sim.first_chunk_digest is None:
-            sim = replace(sim, first_chunk_digest=digest)
-        elif digest != sim.first_chunk_digest and not sim.is_terminal:
-            return replace(sim, second_log=True)
+    if not accepts_chunk(sim, fact):
+        another_log = fact.seq == 0 and fact.attempt is None and not sim.is_terminal
+        return replace(sim, second_log=True) if another_log and not sim.second_log else sim
+    if fact.seq == 0 and sim.first_chunk_digest is None:
+        sim = replace(sim, first_chunk_digest=chunk_digest(fact.lines))
     tail = sim.tail.add(fact.seq, fact.lines)
     return sim if tail == sim.tail else replace(sim, tail=tail)
 

@@ -1,0 +1,1 @@
+"""Postgres read models: rebuilt from the log at any time."""

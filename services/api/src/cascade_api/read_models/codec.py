@@ -1,0 +1,66 @@
+"""Rows and states: each document's writer beside its reader."""
+
+from typing import Any
+
+import orjson
+import zstandard
+from cascade_core.runs.state import Run
+from cascade_core.sims.state import Sim
+from cascade_core.traces.state import Trace
+from pydantic import TypeAdapter
+
+_SIM: TypeAdapter[Sim] = TypeAdapter(Sim)
+_RUN: TypeAdapter[Run] = TypeAdapter(Run)
+_TRACE: TypeAdapter[Trace] = TypeAdapter(Trace)
+_LEVEL = 3
+_LARGEST_DOCUMENT_BYTES = 1 << 31
+
+
+def encode_sim(sim: Sim) -> bytes:
+    """A folded sim as JSON."""
+    return _SIM.dump_json(sim)
+
+
+def decode_sim(document: bytes) -> Sim:
+    """A folded sim."""
+    return _SIM.validate_json(document)
+
+
+def encode_run(run: Run) -> bytes:
+    """A folded run as JSON."""
+    return _RUN.dump_json(run)
+
+
+def decode_run(document: bytes) -> Run:
+    """A folded run."""
+    return _RUN.validate_json(document)
+
+
+def encode_trace(trace: Trace) -> bytes:
+    """A folded trace as zstd JSON."""
+    return compress(_TRACE.dump_json(trace))
+
+
+def decode_trace(document: bytes) -> Trace:
+    """A folded trace."""
+    return _TRACE.validate_json(decompress(document))
+
+
+def compress(document: bytes) -> bytes:
+    """zstd, with the size in the frame."""
+    return zstandard.ZstdCompressor(level=_LEVEL).compress(document)
+
+
+def decompress(document: bytes) -> bytes:
+    """The inverse of `compress`."""
+    return zstandard.ZstdDecompressor().decompress(document, max_output_size=_LARGEST_DOCUMENT_BYTES)
+
+
+def compress_json(value: Any) -> bytes:
+    """Any JSON value, strict, as zstd JSON."""
+    return compress(orjson.dumps(value))
+
+
+def decompress_json(document: bytes) -> Any:
+    """The inverse of `compress_json`."""
+    return orjson.loads(decompress(document))

@@ -1,0 +1,101 @@
+"""Read your writes: wait, for a bounded time, until the views contain a position.
+
+The leading replica announces each commit on a Postgres channel; every replica listens. The announcement travels with
+the commit, so it can neither come early nor be lost while the connection lives; a lost connection is made anew and
+reads the checkpoint first.
+"""
+
+import asyncio
+import heapq
+import itertools
+
+import asyncpg
+import structlog
+from cascade_core.errors import Unavailable
+
+_logger = structlog.get_logger(__name__)
+
+CHANNEL = "cascade_projected"
+WAIT_S = 5.0
+RECONNECT_S = 0.5
+LIVENESS_CHECK_S = 2.0
+
+
+class ProjectionLate(Unavailable):
+    """The views did not catch up in time. What was sent is stored; the same call may be repeated."""
+
+
+class ProjectionGate:
+    """How far the views are, and whoever waits for them."""
+
+    def __init__(self) -> None:
+        self.position = 0
+        self._waiters: list[tuple[int, int, asyncio.Future[None]]] = []
+        self._ticket = itertools.count()
+        self._commit = asyncio.Event()
+
+    def advance(self, position: int) -> None:
+        """The views contain everything up to `position`."""
+        if position <= self.position:
+            return
+        self.position = position
+        self._commit.set()
+        self._commit = asyncio.Event()
+        while self._waiters and self._waiters[0][0] <= position:
+            _, _, waiter = heapq.heappop(self._waiters)
+            if not waiter.done():
+                waiter.set_result(None)
+
+    def restart(self, position: int) -> None:
+        """The views were thrown away and hold only what is up to `position`."""
+        self.position = position
+
+    async def passed(self, position: int, *, within_s: float = WAIT_S) -> None:
+        """Return once the views contain `position`. Raises ProjectionLate after `within_s`."""
+        if position <= self.position:
+            return
+        waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        heapq.heappush(self._waiters, (position, next(self._ticket), waiter))
+        try:
+            async with asyncio.timeout(within_s):
+                await waiter
+        except TimeoutError:
+            raise ProjectionLate(
+                f"the read models are at position {self.position} and did not reach {position} in {within_s:.0f} s. "
+                "What was sent is stored; repeat the call in a moment."
+            ) from None
+
+    async def next_commit(self, *, within_s: float) -> bool:
+        """Wait for any commit; False if none came in time."""
+        commit = self._commit
+        try:
+            async with asyncio.timeout(within_s):
+                await commit.wait()
+        except TimeoutError:
+            return False
+        return True
+
+    async def listen(self, database_url: str) -> None:
+        """Follow the leader's announcements for ever."""
+        while True:
+            try:
+                await self._listen_once(database_url)
+            except (OSError, asyncpg.PostgresError, asyncpg.InterfaceError, TimeoutError) as error:
+                _logger.warning("projection channel lost", error=str(error) or type(error).__name__)
+            await asyncio.sleep(RECONNECT_S)
+
+    async def _listen_once(self, database_url: str) -> None:
+        connection = await asyncpg.connect(database_url, timeout=5, command_timeout=5)
+        try:
+            await connection.add_listener(CHANNEL, self._on_announcement)
+            while True:
+                position = await connection.fetchval(
+                    "SELECT position FROM projection_checkpoint WHERE projection = 'views'"
+                )
+                self.advance(int(position))
+                await asyncio.sleep(LIVENESS_CHECK_S)
+        finally:
+            await connection.close(timeout=2)
+
+    def _on_announcement(self, _connection: object, _pid: int, _channel: str, payload: object) -> None:
+        self.advance(int(str(payload)))

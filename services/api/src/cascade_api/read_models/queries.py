@@ -1,0 +1,197 @@
+"""Reading the views. Every function is one question of a route; rows become states here and nowhere else."""
+
+from collections.abc import AsyncIterator, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import asyncpg
+from cascade_core.errors import NotFound
+from cascade_core.ids import trace_token
+from cascade_core.runs.state import Run
+from cascade_core.sims.state import Sim
+from cascade_core.sims.transitions import SimState
+from cascade_core.traces.state import Trace
+
+from cascade_api.read_models import codec
+from cascade_api.read_models.batch import FileRow
+
+if TYPE_CHECKING:
+    from asyncpg.pool import PoolConnectionProxy
+
+    Reader = (
+        asyncpg.Pool[asyncpg.Record]
+        | asyncpg.Connection[asyncpg.Record]
+        | PoolConnectionProxy[asyncpg.Record]
+    )
+
+KERNELS_PER_FETCH = 200
+
+
+@dataclass(frozen=True, slots=True)
+class KernelTime:
+    """What the comparison needs of a kernel."""
+
+    sim_id: str
+    kernel_index: int
+    kernel_name: str
+    sim_time_ns: float | None
+
+
+async def checkpoint(db: "Reader") -> int:
+    """The last position that the views contain."""
+    return int(await db.fetchval("SELECT position FROM projection_checkpoint WHERE projection = 'views'"))
+
+
+async def trace_summaries(db: "Reader") -> list[bytes]:
+    """Every trace's summary as JSON, newest first."""
+    rows = await db.fetch(
+        "SELECT summary FROM trace_view WHERE NOT removed ORDER BY created_at DESC, trace_token"
+    )
+    return [row["summary"] for row in rows]
+
+
+async def trace(db: "Reader", trace_id: str) -> Trace:
+    """One trace that is still there. Raises NotFound."""
+    found = await _trace(db, trace_id)
+    if found is None or found.removed:
+        raise NotFound(f"trace {trace_id} not found")
+    return found
+
+
+async def trace_of_run(db: "Reader", run: Run) -> Trace:
+    """The run's trace, even if it was removed since."""
+    found = await _trace(db, run.trace_id)
+    if found is None:
+        raise NotFound(f"trace {run.trace_id} not found")
+    return found
+
+
+async def _trace(db: "Reader", trace_id: str) -> Trace | None:
+    document = await db.fetchval("SELECT state FROM trace_view WHERE trace_token = $1", trace_token(trace_id))
+    return codec.decode_trace(document) if document is not None else None
+
+
+async def run(db: "Reader", run_id: str) -> Run:
+    """One run. Raises NotFound."""
+    document = await db.fetchval("SELECT state FROM run_view WHERE run_id = $1", _plain(run_id))
+    if document is None:
+        raise NotFound(f"run {run_id} not found")
+    return codec.decode_run(document)
+
+
+async def runs(db: "Reader") -> list[tuple[Run, list[SimState]]]:
+    """Every run with its sims' states, newest first."""
+    rows = await db.fetch(
+        "SELECT run_view.state AS state, counts.states AS states FROM run_view LEFT JOIN ("
+        " SELECT run_id, array_agg(sim_state) AS states FROM sim_view GROUP BY run_id"
+        ") counts USING (run_id) ORDER BY created_at DESC, position DESC"
+    )
+    return [
+        (codec.decode_run(row["state"]), [SimState(state) for state in row["states"] or []]) for row in rows
+    ]
+
+
+async def sims_of_run(db: "Reader", run_id: str) -> list[Sim]:
+    """The run's sims, by config and then replica."""
+    rows = await db.fetch(
+        'SELECT state FROM sim_view WHERE run_id = $1 ORDER BY gpu_config COLLATE "C", replica, sim_id',
+        run_id,
+    )
+    return [codec.decode_sim(row["state"]) for row in rows]
+
+
+async def sim(db: "Reader", sim_id: str) -> Sim:
+    """One sim. Raises NotFound."""
+    document = await db.fetchval("SELECT state FROM sim_view WHERE sim_id = $1", _plain(sim_id))
+    if document is None:
+        raise NotFound(f"sim {sim_id} not found")
+    return codec.decode_sim(document)
+
+
+async def kernel_stats(db: "Reader", sim_ids: Sequence[str]) -> list[bytes]:
+    """KernelStat JSON without stats, in the order of `sim_ids`, then by kernel."""
+    rows = await db.fetch(
+        "SELECT stat FROM kernel_view JOIN unnest($1::text[]) WITH ORDINALITY AS wanted (sim_id, place)"
+        " USING (sim_id) ORDER BY place, kernel_index",
+        list(sim_ids),
+    )
+    return [row["stat"] for row in rows]
+
+
+async def kernels_with_stats(
+    db: "asyncpg.Pool[asyncpg.Record]", sim_id: str
+) -> AsyncIterator[tuple[bytes, bytes]]:
+    """`(KernelStat JSON without stats, stats JSON)` of one sim, a bounded number in memory."""
+    after = -1
+    while True:
+        rows = await db.fetch(
+            "SELECT kernel_index, stat, stats FROM kernel_view WHERE sim_id = $1 AND kernel_index > $2"
+            " ORDER BY kernel_index LIMIT $3",
+            sim_id,
+            after,
+            KERNELS_PER_FETCH,
+        )
+        for row in rows:
+            yield row["stat"], codec.decompress(row["stats"])
+        if len(rows) < KERNELS_PER_FETCH:
+            return
+        after = rows[-1]["kernel_index"]
+
+
+async def kernel_times(db: "Reader", sim_ids: Sequence[str]) -> list[KernelTime]:
+    """The times of the given sims' kernels, by kernel, then in the order of `sim_ids`."""
+    rows = await db.fetch(
+        "SELECT sim_id, kernel_index, kernel_name, sim_time_ns FROM kernel_view"
+        " JOIN unnest($1::text[]) WITH ORDINALITY AS wanted (sim_id, place) USING (sim_id)"
+        " ORDER BY kernel_index, place",
+        list(sim_ids),
+    )
+    return [KernelTime(*row) for row in rows]
+
+
+async def log_positions(db: "Reader", sim_id: str) -> list[int]:
+    """Where the sim's chunks lie in the stream, in `seq` order."""
+    rows = await db.fetch("SELECT position FROM log_chunk_view WHERE sim_id = $1 ORDER BY seq", sim_id)
+    return [row["position"] for row in rows]
+
+
+async def files(db: "Reader", sim_ids: Sequence[str]) -> list[FileRow]:
+    """The given sims' output files, in the order of `sim_ids`, then by name."""
+    rows = await db.fetch(
+        "SELECT sim_id, name, size, content_type, created_at, object_key FROM sim_file_view"
+        " JOIN unnest($1::text[]) WITH ORDINALITY AS wanted (sim_id, place) USING (sim_id)"
+        ' ORDER BY place, name COLLATE "C"',
+        list(sim_ids),
+    )
+    return [FileRow(*row) for row in rows]
+
+
+async def step_timelines(db: "Reader", sim_ids: Sequence[str]) -> dict[str, tuple[bytes, bytes | None]]:
+    """`(simulated, compare)` JSON of the given sims that sent step timing."""
+    rows = await db.fetch(
+        "SELECT sim_id, simulated, compare FROM step_timeline_view WHERE sim_id = ANY($1::text[])",
+        list(sim_ids),
+    )
+    return {
+        row["sim_id"]: (
+            codec.decompress(row["simulated"]),
+            codec.decompress(row["compare"]) if row["compare"] is not None else None,
+        )
+        for row in rows
+    }
+
+
+async def sims_to_archive(db: "Reader", *, finished_before_s: float, most: int) -> list[Sim]:
+    """Ended and fully parsed sims whose log still lies in the stream, oldest first."""
+    rows = await db.fetch(
+        "SELECT state FROM sim_view WHERE NOT archived AND parsed AND finished_at < now() - make_interval(secs => $1)"
+        " ORDER BY finished_at LIMIT $2",
+        finished_before_s,
+        most,
+    )
+    return [codec.decode_sim(row["state"]) for row in rows]
+
+
+def _plain(identifier: str) -> str:
+    """Postgres refuses NUL in text; such an id exists nowhere."""
+    return identifier.replace("\x00", "\ufffd")

@@ -1,0 +1,1 @@
+"""HTTP only: parse, load, decide, append."""
