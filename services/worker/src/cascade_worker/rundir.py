@@ -1,0 +1,68 @@
+"""The run directory: made fresh, filled with the config's files, compared with itself after the run.
+
+Some configs name their auxiliary files by relative path, so the simulator runs among copies of everything
+that lies beside them (spec: simulator, The built-in worker).
+"""
+
+import hashlib
+import os
+import shutil
+import stat
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+LOG_NAME = "accelsim.log"
+"""The worker's own log of the simulator's stdout."""
+
+STDERR_NAME = "accelsim.stderr.log"
+"""What the simulator wrote to stderr; removed when it wrote nothing."""
+
+RESERVED_NAMES = frozenset({LOG_NAME, f"{LOG_NAME}.gz"})
+"""Names that the worker's own log takes; a simulator's file of that name does not travel."""
+
+
+def make_run_dir(run_dir: Path, *, config_dirs: Sequence[Path]) -> dict[str, str]:
+    """Empty `run_dir`, copy every file of `config_dirs` into it (a later one wins) and return name -> digest.
+
+    Raises OSError, with the path in it, when the disk refuses.
+    """
+    if run_dir.is_symlink():
+        run_dir.unlink()
+    elif run_dir.exists():
+        shutil.rmtree(run_dir)
+    run_dir.mkdir(parents=True)
+    for directory in config_dirs:
+        copy_files(directory, run_dir)
+    return {name: digest(run_dir / name) for name in regular_files(run_dir)}
+
+
+def copy_files(source: Path, target: Path, *, leave_out: frozenset[str] = frozenset()) -> None:
+    """Copy every file directly in `source` (through symlinks, without subdirectories) into `target`."""
+    for entry in sorted(source.iterdir()):
+        if entry.name not in leave_out and entry.is_file():
+            shutil.copyfile(entry, target / entry.name)
+
+
+def regular_files(directory: Path) -> list[str]:
+    """Names of the regular files directly in `directory`, in name order: no symlinks, directories or
+    sockets."""
+    with os.scandir(directory) as entries:
+        return sorted(
+            entry.name for entry in entries if stat.S_ISREG(entry.stat(follow_symlinks=False).st_mode)
+        )
+
+
+def changed_files(run_dir: Path, *, before: Mapping[str, str]) -> list[str]:
+    """Names of the files that were created, or whose content changed, since `before` was taken; in name
+    order."""
+    return [
+        name
+        for name in regular_files(run_dir)
+        if name not in RESERVED_NAMES and (name not in before or digest(run_dir / name) != before[name])
+    ]
+
+
+def digest(path: Path) -> str:
+    """SHA-256 of a file's content, in hex."""
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
