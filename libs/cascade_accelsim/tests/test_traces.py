@@ -101,8 +101,10 @@ def test_every_statistics_file_of_the_reference_material_is_read_whole(shared: P
 
 
 def test_only_what_the_simulator_takes_counts_as_a_kernel() -> None:
-    text = "# kernel-0.traceg\nMemcpyHtoD,0x00007f1af6000000,65536\r\nMemcpyDtoH,0x1,2\n\nkernel-1.traceg.xz\r\nMemcpyHtoD,1\n"
-    listed = parse_kernels_list(text)
+    listed = parse_kernels_list(
+        "# kernel-0.traceg\nMemcpyHtoD,0x00007f1af6000000,65536\r\nMemcpyDtoH,0x1,2\n\n"
+        "kernel-1.traceg.xz\r\nMemcpyHtoD,1\n"
+    )
     assert listed.kernels == ("kernel-1.traceg.xz",)
     assert listed.memcpys == (Memcpy(0x7F1AF6000000, 65536),)
     assert listed.ignored == ("# kernel-0.traceg", "MemcpyDtoH,0x1,2", "MemcpyHtoD,1")
