@@ -120,6 +120,10 @@ class Projector:
         self._gate.advance(last)
         return last
 
+    def remembered(self, sim_id: str) -> Sim | None:
+        """The sim as the views hold it, without asking them; None where this replica does not know it by heart."""
+        return self._sims.get(sim_id) if self.leads else None
+
     def _remember(self, sim: Sim) -> None:
         self._sims[sim.sim_id] = sim
         self._sims.move_to_end(sim.sim_id)

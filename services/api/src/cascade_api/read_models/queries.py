@@ -195,3 +195,28 @@ async def sims_to_archive(db: "Reader", *, finished_before_s: float, most: int) 
 def _plain(identifier: str) -> str:
     """Postgres refuses NUL in text; such an id exists nowhere."""
     return identifier.replace("\x00", "\ufffd")
+
+
+async def chunk_numbers(db: "Reader", sim_ids: Sequence[str]) -> dict[str, list[int]]:
+    """The chunk numbers stored for each of the given sims, ascending."""
+    rows = await db.fetch(
+        "SELECT sim_id, array_agg(seq ORDER BY seq) AS seqs FROM log_chunk_view WHERE sim_id = ANY($1::text[])"
+        " GROUP BY sim_id",
+        list(sim_ids),
+    )
+    return {row["sim_id"]: list(row["seqs"]) for row in rows}
+
+
+async def kernel_counts(db: "Reader", sim_ids: Sequence[str]) -> dict[str, int]:
+    """One more than the highest kernel index stored for each of the given sims."""
+    rows = await db.fetch(
+        "SELECT sim_id, max(kernel_index) + 1 AS done FROM kernel_view WHERE sim_id = ANY($1::text[]) GROUP BY sim_id",
+        list(sim_ids),
+    )
+    return {row["sim_id"]: row["done"] for row in rows}
+
+
+async def sims_by_id(db: "Reader", sim_ids: Sequence[str]) -> list[Sim]:
+    """The given sims that exist, in no particular order."""
+    rows = await db.fetch("SELECT state FROM sim_view WHERE sim_id = ANY($1::text[])", list(sim_ids))
+    return [codec.decode_sim(row["state"]) for row in rows]

@@ -1,0 +1,106 @@
+"""Moves an ended sim's log from the stream to the bucket, so that a day of a thousand sims does not fill a disk.
+
+Order matters: the object first, then the fact, then the purge. A crash in between is repaired by the next round.
+"""
+
+import asyncio
+from collections.abc import AsyncIterator
+
+import asyncpg
+import structlog
+import zstandard
+from cascade_core import subjects
+from cascade_core.errors import Unavailable
+from cascade_core.sims.facts import SimLogArchived
+from cascade_core.sims.state import Sim
+
+from cascade_api.gateway import Gateway
+from cascade_api.log_text import as_text, stream_chunks
+from cascade_api.read_models import queries
+
+_logger = structlog.get_logger(__name__)
+
+ROUND_EVERY_S = 5.0
+MOST_PER_ROUND = 16
+_LEVEL = 6
+
+
+async def run(gateway: Gateway) -> None:
+    """Archive for ever, on the leading replica only."""
+    swept = False
+    while True:
+        await asyncio.sleep(ROUND_EVERY_S)
+        if not gateway.projector.leads:
+            swept = False
+            continue
+        try:
+            if not swept:
+                await sweep(gateway)
+                swept = True
+            for sim in await queries.sims_to_archive(
+                gateway.database,
+                finished_before_s=gateway.settings.archive_after_s,
+                most=MOST_PER_ROUND,
+            ):
+                await archive(gateway, sim)
+        except (Unavailable, OSError, TimeoutError, asyncpg.PostgresError, asyncpg.InterfaceError) as error:
+            _logger.warning("archiving waits", error=str(error) or type(error).__name__)
+
+
+async def archive(gateway: Gateway, sim: Sim) -> None:
+    """Store one ended sim's log in the bucket and purge it from the stream."""
+    counts = _Counts()
+    key = f"logs/{sim.run_id}/{sim.sim_id}.log.zst"
+    await gateway.internal_bucket.put_stream(
+        key, _compressed(gateway, sim, counts), content_type="application/zstd"
+    )
+    await gateway.append_and_project(
+        SimLogArchived(
+            run_id=sim.run_id,
+            sim_id=sim.sim_id,
+            occurred_at=gateway.now(),
+            object_key=key,
+            chunk_count=counts.chunks,
+            line_count=counts.lines,
+            size_bytes=counts.bytes,
+            log_tail=sim.tail.lines(),
+            last_heartbeat_at=sim.last_heartbeat_at,
+        )
+    )
+    await _purge(gateway, sim.run_id, sim.sim_id)
+    _logger.info("log archived", run_id=sim.run_id, sim_id=sim.sim_id, bytes=counts.bytes)
+
+
+async def sweep(gateway: Gateway) -> None:
+    """Purge what a crash left behind: logs in the stream of sims that are archived already."""
+    for subject in await gateway.log.subjects(subjects.ALL_LOGS):
+        ids = subjects.sim_of_log_subject(subject)
+        if ids is None:
+            continue
+        found = await queries.sims_by_id(gateway.database, [ids[1]])
+        if found and found[0].archive_key is not None:
+            await _purge(gateway, *ids)
+
+
+async def _purge(gateway: Gateway, run_id: str, sim_id: str) -> None:
+    await gateway.log.purge(subjects.log_of(run_id, sim_id))
+    await gateway.log.purge(subjects.beats_of(run_id, sim_id))
+    # Each progress fact holds the whole progress; a rebuild needs only the newest.
+    await gateway.log.purge(subjects.sim_fact(run_id, sim_id, "progressed"), keep=1)
+
+
+class _Counts:
+    def __init__(self) -> None:
+        self.chunks = self.lines = self.bytes = 0
+
+
+async def _compressed(gateway: Gateway, sim: Sim, counts: _Counts) -> AsyncIterator[bytes]:
+    compressor = zstandard.ZstdCompressor(level=_LEVEL).compressobj()
+    async for lines in stream_chunks(gateway, sim.sim_id):
+        text = as_text(lines)
+        counts.chunks += 1
+        counts.lines += len(lines)
+        counts.bytes += len(text)
+        if piece := compressor.compress(text):
+            yield piece
+    yield compressor.flush()

@@ -1,0 +1,140 @@
+"""The watched runs of this replica. Each one follows the log by itself, so any number of replicas may serve streams.
+
+A subscriber is registered first; then a snapshot is taken that contains at least everything the feed had folded;
+what was queued meanwhile and lies in the snapshot is dropped. So nothing is missed and nothing comes twice.
+"""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+import asyncpg
+import structlog
+from cascade_core import subjects
+from cascade_core.errors import CascadeError
+from cascade_core.ports import EventLog
+
+from cascade_api.live.feed import RunFeed, Subscriber
+from cascade_api.live.frames import KEEPALIVE, frame
+from cascade_api.read_models import queries
+from cascade_api.read_models.gate import ProjectionGate
+from cascade_api.wire.runs import RunDetail, run_detail
+from cascade_api.wire.traces import summary_of
+
+_logger = structlog.get_logger(__name__)
+
+KEEPALIVE_S = 15.0
+"""spec: api-events."""
+FEED_BATCH = 256
+
+
+class Hub:
+    """Feeds by run, started by the first subscriber and stopped after the last."""
+
+    def __init__(self, pool: "asyncpg.Pool[asyncpg.Record]", log: EventLog, gate: ProjectionGate) -> None:
+        self._pool = pool
+        self._log = log
+        self._gate = gate
+        self._feeds: dict[str, RunFeed] = {}
+        self._tasks: dict[str, asyncio.Task[None]] = {}
+        self._opening: dict[str, asyncio.Lock] = {}
+
+    @property
+    def subscriber_count(self) -> int:
+        """Open streams of this replica."""
+        return sum(len(feed.subscribers) for feed in self._feeds.values())
+
+    async def close(self) -> None:
+        """End every stream."""
+        for feed in self._feeds.values():
+            for subscriber in feed.subscribers:
+                subscriber.end()
+        for task in self._tasks.values():
+            task.cancel()
+        await asyncio.gather(*self._tasks.values(), return_exceptions=True)
+
+    async def stream(self, run_id: str) -> AsyncIterator[bytes]:
+        """The wire bytes of one subscription: the snapshot, then every later event, until it is cut off."""
+        async with self._subscribed(run_id) as (feed, subscriber):
+            await self._gate.passed(feed.position)
+            position, snapshot = await self._snapshot(run_id)
+            subscriber.drop_until(position)
+            yield frame(snapshot)
+            while True:
+                try:
+                    item = await subscriber.next(within_s=KEEPALIVE_S)
+                except StopAsyncIteration:
+                    return
+                yield KEEPALIVE if item is None else item
+
+    @asynccontextmanager
+    async def _subscribed(self, run_id: str) -> AsyncIterator[tuple[RunFeed, Subscriber]]:
+        async with self._opening.setdefault(run_id, asyncio.Lock()):
+            feed = self._feeds.get(run_id)
+            if feed is None:
+                feed = await self._open(run_id)
+            subscriber = Subscriber()
+            feed.subscribers.add(subscriber)
+        try:
+            yield feed, subscriber
+        finally:
+            feed.subscribers.discard(subscriber)
+            if not feed.subscribers and self._feeds.get(run_id) is feed:
+                self._forget(run_id)
+
+    async def _open(self, run_id: str) -> RunFeed:
+        async with self._pool.acquire() as connection, connection.transaction(isolation="repeatable_read"):
+            position = await queries.checkpoint(connection)
+            sims = await queries.sims_of_run(connection, run_id)
+            chunks = await queries.chunk_numbers(connection, [sim.sim_id for sim in sims])
+            kernels = await queries.kernel_counts(connection, [sim.sim_id for sim in sims])
+        feed = RunFeed(position, sims)
+        feed.start_from(chunks, kernels)
+        self._feeds[run_id] = feed
+        self._tasks[run_id] = asyncio.create_task(self._follow(run_id, feed))
+        return feed
+
+    async def _follow(self, run_id: str, feed: RunFeed) -> None:
+        try:
+            async with self._log.follow(
+                subjects.run_filters(run_id), after=feed.position, batch=FEED_BATCH
+            ) as batches:
+                async for records in batches:
+                    for record in records:
+                        feed.take(record)
+                    await asyncio.sleep(0)  # let the streams send before the next batch
+        except CascadeError as error:
+            _logger.warning("feed ends", run_id=run_id, error=str(error))
+        finally:
+            # A stream that looks alive and stays silent would be worse than one that ends.
+            for subscriber in feed.subscribers:
+                subscriber.end()
+            if self._feeds.get(run_id) is feed:
+                del self._feeds[run_id]
+                self._tasks.pop(run_id, None)
+
+    def _forget(self, run_id: str) -> None:
+        del self._feeds[run_id]
+        self._opening.pop(run_id, None)
+        task = self._tasks.pop(run_id, None)
+        if task is not None:
+            task.cancel()
+
+    async def _snapshot(self, run_id: str) -> tuple[int, bytes]:
+        async with self._pool.acquire() as connection, connection.transaction(isolation="repeatable_read"):
+            position = await queries.checkpoint(connection)
+            detail, sim_ids = await detail_of(connection, run_id)
+            kernels = await queries.kernel_stats(connection, sim_ids)
+        body = b'{"type":"snapshot","run":%b,"kernels":[%b]}' % (
+            detail.model_dump_json().encode(),
+            b",".join(kernels),
+        )
+        return position, body
+
+
+async def detail_of(db: "queries.Reader", run_id: str) -> tuple[RunDetail, list[str]]:
+    """The run as the routes show it, and its sims' ids in the same order. Raises NotFound."""
+    run = await queries.run(db, run_id)
+    trace = await queries.trace_of_run(db, run)
+    sims = await queries.sims_of_run(db, run_id)
+    return run_detail(run, summary_of(trace), sims), [sim.sim_id for sim in sims]

@@ -1,0 +1,137 @@
+"""Output files: stored whole in the bucket, replaced atomically, never in memory."""
+
+import mimetypes
+import re
+import uuid
+from collections.abc import AsyncIterator
+
+from cascade_core.errors import NotFound, Refused
+from cascade_core.sims.facts import SimOutputStored
+from fastapi import APIRouter, Request
+from fastapi.responses import StreamingResponse
+
+from cascade_api.auth import AuthedRoute
+from cascade_api.gateway import Gate
+from cascade_api.read_models import queries
+from cascade_api.wire.results import RunFile, SimFile
+
+router = APIRouter(route_class=AuthedRoute, tags=["files"])
+
+FILE_NAME_PATTERN = r"^(?!\.\.?$)[A-Za-z0-9._-]{1,128}$"
+MOST_FILE_BYTES = 64 * 1024 * 1024
+MOST_SIM_BYTES = 256 * 1024 * 1024
+_FILE_NAME = re.compile(FILE_NAME_PATTERN.replace("$)", r"\Z)").replace("}$", r"}\Z"))
+_TYPES = {
+    ".csv": "text/csv",
+    ".txt": "text/plain",
+    ".log": "text/plain",
+    ".json": "application/json",
+    ".gz": "application/gzip",
+}
+
+
+class _TooLarge(Exception):
+    """The body went past what may be stored."""
+
+
+def content_type_of(name: str) -> str:
+    """The content type that a file's name implies. spec: types, SimFile"""
+    for suffix, content_type in _TYPES.items():
+        if name.endswith(suffix):
+            return content_type
+    return mimetypes.guess_type(name)[0] or "application/octet-stream"
+
+
+@router.put(
+    "/api/sims/{sim_id}/files/{name}",
+    openapi_extra={"requestBody": {"required": True, "content": {"application/octet-stream": {}}}},
+)
+async def store_file(sim_id: str, name: str, request: Request, gateway: Gate) -> SimFile:
+    """Store one of the simulator's output files. Putting the same name again replaces the file."""
+    if _FILE_NAME.match(name) is None:
+        raise Refused(f"file name {name!r} must match {FILE_NAME_PATTERN}")
+    database = await gateway.fresh()
+    sim = await queries.sim(database, sim_id)
+    others = await queries.files(database, [sim_id])
+    replaced = next((file for file in others if file.name == name), None)
+    room = MOST_SIM_BYTES - sum(file.size for file in others if file.name != name)
+    key = f"files/{sim_id}/{name}/{uuid.uuid4().hex}"
+    body = request.stream()
+    try:
+        stored = await gateway.internal_bucket.put_stream(
+            key, _bounded(body, min(room, MOST_FILE_BYTES)), content_type=content_type_of(name)
+        )
+    except _TooLarge:
+        async for _ in body:
+            pass  # spec: errors, 413. The whole body is read, so that the client gets the answer
+        if room < MOST_FILE_BYTES:
+            raise Refused("the sim's files would pass the 256 MiB per-sim limit", status=413) from None
+        raise Refused("file is over the 64 MiB per-file limit", status=413) from None
+    fact = SimOutputStored(
+        run_id=sim.run_id,
+        sim_id=sim_id,
+        occurred_at=gateway.now(),
+        name=name,
+        size=stored.size,
+        content_type=content_type_of(name),
+        object_key=key,
+    )
+    await gateway.append_and_project(fact)
+    if replaced is not None:
+        await gateway.internal_bucket.delete([replaced.object_key])
+    return SimFile(name=name, size=fact.size, content_type=fact.content_type, created_at=fact.occurred_at)
+
+
+async def _bounded(body: AsyncIterator[bytes], most: int) -> AsyncIterator[bytes]:
+    size = 0
+    async for piece in body:
+        size += len(piece)
+        if size > most:
+            raise _TooLarge
+        yield piece
+
+
+@router.get("/api/sims/{sim_id}/files")
+async def list_sim_files(sim_id: str, gateway: Gate) -> list[SimFile]:
+    """The output files one sim uploaded, by name."""
+    database = await gateway.fresh()
+    await queries.sim(database, sim_id)
+    return [
+        SimFile(name=file.name, size=file.size, content_type=file.content_type, created_at=file.created_at)
+        for file in await queries.files(database, [sim_id])
+    ]
+
+
+@router.get("/api/runs/{run_id}/files")
+async def list_run_files(run_id: str, gateway: Gate) -> list[RunFile]:
+    """Every output file the run's sims uploaded, by config, replica, then name."""
+    database = await gateway.fresh()
+    await queries.run(database, run_id)
+    sims = {sim.sim_id: sim for sim in await queries.sims_of_run(database, run_id)}
+    return [
+        RunFile(
+            name=file.name,
+            size=file.size,
+            content_type=file.content_type,
+            created_at=file.created_at,
+            sim_id=file.sim_id,
+            gpu_config=sims[file.sim_id].gpu_config,
+            replica=sims[file.sim_id].replica,
+        )
+        for file in await queries.files(database, list(sims))
+    ]
+
+
+@router.get("/api/sims/{sim_id}/files/{name}", response_class=StreamingResponse)
+async def get_file(sim_id: str, name: str, gateway: Gate) -> StreamingResponse:
+    """One output file, as the sim uploaded it. A `.gz` file stays compressed."""
+    database = await gateway.fresh()
+    await queries.sim(database, sim_id)
+    file = next((file for file in await queries.files(database, [sim_id]) if file.name == name), None)
+    if file is None:
+        raise NotFound(f"sim {sim_id} has no file {name!r}")
+    return StreamingResponse(
+        gateway.internal_bucket.stream(file.object_key),
+        media_type=file.content_type,
+        headers={"Content-Disposition": f'attachment; filename="{name}"', "Content-Length": str(file.size)},
+    )

@@ -1,0 +1,116 @@
+"""Creating, reading and cancelling runs."""
+
+import uuid
+from collections.abc import Iterator
+
+from cascade_core.ids import run_id, sim_id
+from cascade_core.runs.facts import RunCancelRequested, RunRequested
+from fastapi import APIRouter, Response
+
+from cascade_api.auth import AuthedRoute
+from cascade_api.compare import comparison
+from cascade_api.gateway import Gate, Gateway
+from cascade_api.live.hub import detail_of
+from cascade_api.plan import plan_sims
+from cascade_api.read_models import queries
+from cascade_api.wire.results import Comparison, KernelStat, SimStepTimeline
+from cascade_api.wire.runs import RunCreate, RunDetail, RunSummary, run_summary
+
+router = APIRouter(route_class=AuthedRoute, tags=["runs"])
+
+JSON = "application/json"
+
+
+@router.post("/api/runs", status_code=201, response_model=RunDetail)
+async def create_run(body: RunCreate, gateway: Gate) -> Response:
+    """Launch sims for a ready trace. The sims launch in the background."""
+    trace = await queries.trace(await gateway.fresh(), body.trace_id)
+    sims = plan_sims(trace, body.entries, gateway.gpu_configs, _new_sim_ids())
+    fact = RunRequested(
+        run_id=run_id(uuid.uuid4().hex[:12]),
+        occurred_at=gateway.now(),
+        trace_id=trace.trace_id,
+        entries=body.entries,
+        sims=sims,
+        kernels_total=trace.kernel_count,
+    )
+    await gateway.append_and_project(fact)
+    return await _detail(gateway, fact.run_id, status=201)
+
+
+@router.get("/api/runs")
+async def list_runs(gateway: Gate) -> list[RunSummary]:
+    """Every run, newest first, with per-state sim counts."""
+    return [run_summary(run, states) for run, states in await queries.runs(await gateway.fresh())]
+
+
+@router.get("/api/runs/{run_id}", response_model=RunDetail)
+async def get_run(run_id: str, gateway: Gate) -> Response:
+    """One run with its trace and every sim."""
+    await gateway.fresh()
+    return await _detail(gateway, run_id)
+
+
+@router.post("/api/runs/{run_id}/cancel", response_model=RunDetail)
+async def cancel_run(run_id: str, gateway: Gate) -> Response:
+    """Cancel every unfinished sim. Calling it again changes nothing."""
+    database = await gateway.fresh()
+    await queries.run(database, run_id)
+    if any(not sim.is_terminal for sim in await queries.sims_of_run(database, run_id)):
+        await gateway.append_and_project(RunCancelRequested(run_id=run_id, occurred_at=gateway.now()))
+    return await _detail(gateway, run_id)
+
+
+@router.get("/api/runs/{run_id}/comparison")
+async def get_comparison(run_id: str, gateway: Gate) -> Comparison:
+    """Per-kernel real time against simulated time per config."""
+    return await compared(await gateway.fresh(), run_id)
+
+
+@router.get("/api/runs/{run_id}/kernels", response_model=list[KernelStat])
+async def list_run_kernels(run_id: str, gateway: Gate) -> Response:
+    """Every sim's per-kernel stats, without the full stats maps, by config, replica, then kernel."""
+    database = await gateway.fresh()
+    await queries.run(database, run_id)
+    sims = await queries.sims_of_run(database, run_id)
+    stats = await queries.kernel_stats(database, [sim.sim_id for sim in sims])
+    return Response(b"[" + b",".join(stats) + b"]", media_type=JSON)
+
+
+@router.get("/api/runs/{run_id}/step-timelines", response_model=list[SimStepTimeline])
+async def list_step_timelines(run_id: str, gateway: Gate) -> Response:
+    """Each sim's predicted step timeline and its comparison with the real run, by config, then replica."""
+    database = await gateway.fresh()
+    await queries.run(database, run_id)
+    sims = await queries.sims_of_run(database, run_id)
+    sent = await queries.step_timelines(database, [sim.sim_id for sim in sims])
+    rows = []
+    for sim in sims:
+        if sim.sim_id in sent:
+            simulated, compare = sent[sim.sim_id]
+            head = SimStepTimeline(
+                sim_id=sim.sim_id, gpu_config=sim.gpu_config, replica=sim.replica, simulated={}, compare=None
+            ).model_dump_json(include={"sim_id", "gpu_config", "replica"})
+            rows.append(
+                b'%b,"simulated":%b,"compare":%b}' % (head[:-1].encode(), simulated, compare or b"null")
+            )
+    return Response(b"[" + b",".join(rows) + b"]", media_type=JSON)
+
+
+async def compared(database: "queries.Reader", run_id: str) -> Comparison:
+    """The comparison of one run. Raises NotFound."""
+    run = await queries.run(database, run_id)
+    trace = await queries.trace_of_run(database, run)
+    sims = await queries.sims_of_run(database, run_id)
+    times = await queries.kernel_times(database, [sim.sim_id for sim in sims])
+    return comparison(run.entries, {sim.sim_id: sim.gpu_config for sim in sims}, times, trace.real_timing)
+
+
+async def _detail(gateway: Gateway, run_id: str, *, status: int = 200) -> Response:
+    detail, _ = await detail_of(gateway.database, run_id)
+    return Response(detail.model_dump_json(), status_code=status, media_type=JSON)
+
+
+def _new_sim_ids() -> Iterator[str]:
+    while True:
+        yield sim_id(uuid.uuid4().hex[:12])
