@@ -1,7 +1,8 @@
 """The simulator's stdout, read as it grows: kernel blocks, running totals, and how it ended."""
 
 from cascade_accelsim.log.blocks import KernelBlock, ParserState, Progress, Stats, sim_time_ns
-from cascade_accelsim.log.parser import LogParser, ParsedLog, parse_log
+from cascade_accelsim.log.parser import LogParser
+from cascade_accelsim.log.whole import ParsedLog, parse_log
 
 __all__ = [
     "KernelBlock",

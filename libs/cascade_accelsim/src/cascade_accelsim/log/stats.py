@@ -30,6 +30,9 @@ MAX_KEY_CHARS: Final = 256
 _KEYS_REMEMBERED: Final = 8192
 """An 80-channel, 132-SM config prints about 700 different texts before an `=`."""
 
+_MAX_LEARNT: Final = 16
+"""Pairs on a line that are worth a pattern of their own. Real lines have 11 at most."""
+
 _NO_PAIR: Final = (
     "-",  # echoed options and trace headers
     "GPGPU-Sim",
@@ -48,6 +51,15 @@ _NEXT_PAIR: Final = re.compile(r"([^\s,=]+)[ \t]*=[ \t]*([^\s,=]+)")
 
 
 @dataclass(frozen=True, slots=True)
+class _Line:
+    """How to read the rest of a line with several pairs, learnt from the first such line."""
+
+    values: re.Pattern[str]
+    """Matches a rest with the same keys in the same order; one group a value."""
+    keys: tuple[str, ...]
+
+
+@dataclass(slots=True)
 class _Key:
     """What the text before the first `=` of a line stands for."""
 
@@ -58,6 +70,8 @@ class _Key:
     """The value ends before this character."""
     is_text: bool = False
     """Never read as a number: a kernel may be called 1e5."""
+    line: _Line | None = None
+    """Only a short cut: what is read does not depend on it."""
 
 
 @lru_cache(maxsize=_KEYS_REMEMBERED)
@@ -73,11 +87,6 @@ def _key(before_equals: str) -> _Key | None:
     if "(" in name and ")" not in name and (inside := _INSIDE_PARENTHESES.fullmatch(name)):
         return _Key(f"{inside[1]}: {inside[2]}", until=")")
     return _Key(name.rpartition(", ")[2])
-
-
-@lru_cache(maxsize=_KEYS_REMEMBERED)
-def _labelled(label: str, name: str) -> str:
-    return label + clean(name)
 
 
 def value_of(text: str) -> float | str:
@@ -96,34 +105,50 @@ def block_stats(text: str) -> Stats:
     last: dict[str, str] = {}
     for line in text.split("\n"):
         if "=" in line:
-            before_equals, _, value = line.partition("=")
-            last[before_equals.strip()] = value
-    stats: Stats = {}
-    several: Stats = {}
-    for before_equals, value in last.items():
+            before_equals, _, rest = line.partition("=")
+            last[before_equals.strip()] = rest
+    kernel_name: str | None = None
+    alone: dict[str, str] = {}
+    among: dict[str, str] = {}
+    for before_equals, rest in last.items():
         key = _key(before_equals)
         if key is None:
             continue
         if key.is_text:
-            stats[key.name] = clean(value)
-        elif "=" in value:
-            _add_several(several, key, value)
-        elif key.until:
-            stats[key.name] = value_of(value.partition(key.until)[0])
-        else:
-            stats[key.name] = value_of(value)
-    for name, one in several.items():
-        stats.setdefault(name, one)
+            kernel_name = clean(rest)
+            alone[key.name] = rest  # its place among the keys
+        elif "=" not in rest:
+            alone[key.name] = rest if not key.until else rest.partition(key.until)[0]
+        elif key.line is not None and (values := key.line.values.fullmatch(rest)):
+            among.update(zip(key.line.keys, values.groups(), strict=True))
+        elif (several := _SEVERAL.fullmatch(rest)) is not None:
+            pairs: list[tuple[str, str]] = _NEXT_PAIR.findall(several[2])
+            key.line = _learnt(key, [name for name, _ in pairs])
+            among[key.name] = several[1]
+            among.update((key.label + clean(name), value) for name, value in pairs)
+        elif not _RATIO.match(rest.partition("=")[0].strip()):
+            alone[key.name] = rest
+    stats: Stats = {}
+    for name, value in (alone | among | alone).items():
+        try:  # value_of, without a call for each of some thousand values
+            number = float(value)
+        except ValueError:
+            stats[name] = clean(value)
+            continue
+        stats[name] = number if isfinite(number) and "_" not in value and value.isascii() else clean(value)
+    if kernel_name is not None:
+        stats["kernel_name"] = kernel_name
     return stats
 
 
-def _add_several(stats: Stats, key: _Key, value: str) -> None:
-    """A line with more than one `=`: several pairs, a ratio (no pair), or one pair whose value holds an `=`."""
-    pairs = _SEVERAL.fullmatch(value)
-    if pairs is None:
-        if not _RATIO.match(value.partition("=")[0].strip()):
-            stats[key.name] = clean(value)
-        return
-    stats[key.name] = value_of(pairs[1])
-    for name, one in _NEXT_PAIR.findall(pairs[2]):
-        stats[_labelled(key.label, name)] = value_of(one)
+def _learnt(key: _Key, names: list[str]) -> _Line | None:
+    if len(names) > _MAX_LEARNT:
+        return None
+    return _Line(_values(tuple(names)), (key.name, *(key.label + clean(name) for name in names)))
+
+
+@lru_cache(maxsize=64)
+def _values(names: tuple[str, ...]) -> re.Pattern[str]:
+    """A stricter `_SEVERAL`: these keys only. Real logs have six such shapes."""
+    rest = "".join(rf"[,\s]+{re.escape(name)}[ \t]*=[ \t]*([^\s,=]+)" for name in names)
+    return re.compile(rf"\s*([^\s,=]+){rest}[\s,]*")
