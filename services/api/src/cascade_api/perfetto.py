@@ -107,11 +107,7 @@ def _simulated_slices(pid: int, tid: int, kernels: Iterable[KernelStat]) -> Iter
         if kernel.since_last_completion:
             args["note"] = OVERLAP
         name = _slice_name(kernel.kernel_index, kernel.kernel_name)
-        yield (
-            {"ph": "X", "pid": pid, "tid": tid, "cat": "kernel", "name": name}
-            | _span(start_ns, kernel.sim_time_ns)
-            | {"args": args}
-        )
+        yield _slice(pid, tid, name, _span(start_ns, kernel.sim_time_ns), args)
         start_ns += kernel.sim_time_ns
         start_cycle += kernel.gpu_sim_cycle
 
@@ -128,11 +124,7 @@ def _real_slices(pid: int, tid: int, kernels: Iterable[RealKernel]) -> Iterator[
             "duration_ns": kernel.duration_ns,
         }
         name = _slice_name(index, kernel.kernel_name)
-        yield (
-            {"ph": "X", "pid": pid, "tid": tid, "cat": "kernel", "name": name}
-            | _span(start_ns, kernel.duration_ns)
-            | {"args": args}
-        )
+        yield _slice(pid, tid, name, _span(start_ns, kernel.duration_ns), args)
         start_ns += kernel.duration_ns
 
 
@@ -140,7 +132,13 @@ def _slice_name(index: int, kernel_name: str) -> str:
     return f"k{index + 1} {readable_name(kernel_name)}"
 
 
-def _span(start_ns: float, duration_ns: float) -> Event:
-    # A slice starts where the rounded one before it ends, or Perfetto would hide one of the two.
+def _span(start_ns: float, duration_ns: float) -> tuple[float, float]:
+    """Start and duration [us]. A slice starts where the rounded one before it ends, or Perfetto would hide one."""
     start, end = round(start_ns / 1000, 3), round((start_ns + duration_ns) / 1000, 3)
-    return {"ts": start, "dur": round(end - start, 3)}
+    return start, round(end - start, 3)
+
+
+def _slice(pid: int, tid: int, name: str, span: tuple[float, float], args: dict[str, JsonValue]) -> Event:
+    start, duration = span
+    head: Event = {"ph": "X", "pid": pid, "tid": tid, "cat": "kernel", "name": name}
+    return head | {"ts": start, "dur": duration, "args": args}

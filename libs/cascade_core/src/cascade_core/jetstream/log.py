@@ -98,7 +98,7 @@ class JetStreamLog:
         self, filters: Sequence[str], *, after: int = 0
     ) -> AsyncIterator[list[Recorded[AnyFact]]]:
         """What matches and is stored now, page by page, so that a long log need not be in memory at once."""
-        newest = await self._newest(filters)
+        newest = await self.newest(filters)
         if newest <= after:
             return
         async with self.follow(filters, after=after, batch=READ_BATCH) as batches:
@@ -107,7 +107,7 @@ class JetStreamLog:
                 if batch[-1].position >= newest:
                     return
 
-    async def _newest(self, filters: Sequence[str]) -> int:
+    async def newest(self, filters: Sequence[str]) -> int:
         """The newest position that matches any of `filters` now; 0 where nothing does."""
         newest = 0
         for subject_filter in filters:

@@ -21,5 +21,3 @@ class KernelFinished(SimFact):
     stats: dict[str, float | str] = Field(default_factory=dict)
     since_last_completion: bool = False
     """True where kernels overlapped: the cycles count from the previous completion and are no duration."""
-    partial: bool = False
-    """True where a simulation limit cut the kernel."""

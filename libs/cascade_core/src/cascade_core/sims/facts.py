@@ -93,6 +93,8 @@ class SimProgressed(SimFact):
     """Core clock from the log's own `clock freqs` line."""
     engine: str | None = None
     """The log's own `engine = ...` line, where it has one."""
+    partial_kernel: int | None = None
+    """Index of the kernel that a simulation limit cut, known only after its block was read."""
     final: bool = False
     """True once the sim had ended and its open block, if any, was closed."""
 

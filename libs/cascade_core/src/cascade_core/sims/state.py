@@ -72,6 +72,7 @@ class Sim:
     latest: SimMetrics = NO_METRICS
     log_clock_mhz: float | None = None
     engine: str | None = None
+    partial_kernel: int | None = None
     tail: LogTail = EMPTY_TAIL
     archive_key: str | None = None
     parsed_to_end: bool = False
@@ -215,6 +216,7 @@ def _progressed(sim: Sim, fact: SimProgressed) -> Sim:
         latest=fact.latest,
         log_clock_mhz=fact.log_clock_mhz,
         engine=_log_engine(fact.engine) or sim.engine,
+        partial_kernel=fact.partial_kernel,
         parsed_to_end=fact.final,
     )
 

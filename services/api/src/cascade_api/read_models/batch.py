@@ -12,7 +12,13 @@ from cascade_core.runs.facts import RunCancelRequested, RunRequested
 from cascade_core.runs.state import Run, run_of
 from cascade_core.scenarios.facts import ScenarioFact
 from cascade_core.sims import state as sim_state
-from cascade_core.sims.facts import SimFact, SimLogArchived, SimOutputStored, SimStepTimelineStored
+from cascade_core.sims.facts import (
+    SimFact,
+    SimLogArchived,
+    SimOutputStored,
+    SimProgressed,
+    SimStepTimelineStored,
+)
 from cascade_core.sims.state import Sim
 from cascade_core.traces import state as trace_state
 from cascade_core.traces.facts import TraceFact
@@ -62,6 +68,7 @@ class Batch:
     kernels: dict[tuple[str, int], KernelRow] = field(default_factory=dict)
     chunks: dict[tuple[str, int], int] = field(default_factory=dict)
     archived: set[str] = field(default_factory=set)
+    partial_kernels: dict[str, int] = field(default_factory=dict)
     files: dict[tuple[str, str], FileRow] = field(default_factory=dict)
     step_timelines: dict[str, tuple[bytes, bytes | None]] = field(default_factory=dict)
 
@@ -103,6 +110,8 @@ class Batch:
             case LogAppended():
                 if sim_state.accepts_chunk(sim, fact):
                     self.chunks.setdefault((fact.sim_id, fact.seq), position)
+            case SimProgressed(partial_kernel=int(cut)) if cut != sim.partial_kernel:
+                self.partial_kernels[fact.sim_id] = cut
             case SimLogArchived():
                 self.archived.add(fact.sim_id)
             case SimOutputStored():

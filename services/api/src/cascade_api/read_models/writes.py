@@ -41,6 +41,12 @@ INSERT INTO kernel_view (sim_id, kernel_index, kernel_name, sim_time_ns, stat, s
 SELECT * FROM unnest($1::text[], $2::int[], $3::text[], $4::float8[], $5::bytea[], $6::bytea[])
 ON CONFLICT (sim_id, kernel_index) DO NOTHING
 """
+MARK_PARTIAL = """
+UPDATE kernel_view SET stat = convert_to(
+    jsonb_set(convert_from(stat, 'UTF8')::jsonb, '{partial}', 'true')::text, 'UTF8')
+FROM unnest($1::text[], $2::int[]) AS cut (sim_id, kernel_index)
+WHERE kernel_view.sim_id = cut.sim_id AND kernel_view.kernel_index = cut.kernel_index
+"""
 INSERT_CHUNKS = """
 INSERT INTO log_chunk_view (sim_id, seq, position)
 SELECT * FROM unnest($1::text[], $2::bigint[], $3::bigint[])
@@ -74,6 +80,10 @@ async def write(connection: "Writer", batch: Batch) -> None:
             [row.sim_time_ns for row in rows],
             [row.stat for row in rows],
             [row.stats for row in rows],
+        )
+    if batch.partial_kernels:
+        await connection.execute(
+            MARK_PARTIAL, list(batch.partial_kernels), list(batch.partial_kernels.values())
         )
     if batch.chunks:
         await connection.execute(

@@ -68,8 +68,8 @@ async def _sim_results(gateway: Gateway, sim: Sim, trace_id: str) -> AsyncIterat
     )
     separator = b""
     async for stat, stats in queries.kernels_with_stats(gateway.database, sim.sim_id):
-        # The stored stat ends with an empty stats map (and flags, where there are any).
-        yield separator + stat.replace(b'"stats":{}', b'"stats":' + stats, 1)
+        head = KernelStat.model_validate_json(stat).model_dump_json(exclude={"stats"})
+        yield separator + b'%b,"stats":%b}' % (head[:-1].encode(), stats)
         separator = b","
     yield b'],"totals":%b}' % sim.latest.model_dump_json().encode()
 

@@ -56,7 +56,6 @@ def kernel_stat(fact: KernelFinished, clock_mhz: float | None, *, with_stats: bo
         sim_time_ns=cycles / clock_mhz * 1000 if cycles is not None and clock_mhz else None,
         stats=fact.stats if with_stats else {},
         since_last_completion=fact.since_last_completion,
-        partial=fact.partial,
     )
 
 
