@@ -3,6 +3,7 @@
 Refuses what the model does not describe instead of averaging over it. Source: the request model, section 1.
 """
 
+import math
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -65,6 +66,12 @@ def build_profile(
     prefills = [steps[0] for steps in measured]
     decodes = [step for steps in measured for step in steps[1:]]
     limit, utilization, default_notes = _limits(run, workload)
+    pre_ns = _median_envelope(
+        (r.pre_first_step_ns for r in parsed.requests if not r.warmup), "pre_first_step_ns"
+    )
+    gap_prefill_ns, gap_decode_ns = _median_gap(prefills), _median_gap(decodes)
+    _check_time_advances(prefills, min(pre_ns, gap_prefill_ns), "prefill")
+    _check_time_advances(decodes, gap_decode_ns, "decode")
     note = run.get("provenance")
     source_note = note if isinstance(note, str) and note else None
     return PerfProfile(
@@ -77,11 +84,9 @@ def build_profile(
         decode=tuple(_median_point(point) for point in list(zip(*measured, strict=True))[1:]),
         host_prefill_ns=median(step.host for step in prefills),
         host_decode_ns=median(step.host for step in decodes),
-        gap_prefill_ns=_median_gap(prefills),
-        gap_decode_ns=_median_gap(decodes),
-        pre_ns=_median_envelope(
-            (r.pre_first_step_ns for r in parsed.requests if not r.warmup), "pre_first_step_ns"
-        ),
+        gap_prefill_ns=gap_prefill_ns,
+        gap_decode_ns=gap_decode_ns,
+        pre_ns=pre_ns,
         post_ns=_median_envelope(
             (r.post_last_step_ns for r in parsed.requests if not r.warmup), "post_last_step_ns"
         ),
@@ -187,6 +192,17 @@ def _median_gap(steps: Sequence[_MeasuredStep]) -> float:
     """Median gap before steps of one kind; 0 where none was recorded, as for first steps."""
     gaps = [step.gap for step in steps if step.gap is not None]
     return median(gaps) if gaps else 0.0
+
+
+def _check_time_advances(steps: Sequence[_MeasuredStep], lead_ns: float, kind: str) -> None:
+    """Raise ProfileRefused where a step would end before the one before it. `lead_ns`: least time before a step."""
+    host = median(step.host for step in steps)
+    busy = min(math.fsum(step.floors) + step.residual for step in steps)
+    if lead_ns + host + busy <= 0:
+        raise ProfileRefused(
+            f"a {kind} step would take {lead_ns + host + busy:g} ns from the end of the step before it; the timeline's "
+            "walls, gaps and GPU times contradict each other"
+        )
 
 
 def _median_envelope(values: Iterable[float | None], name: str) -> float:

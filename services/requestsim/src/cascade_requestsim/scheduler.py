@@ -10,20 +10,21 @@ keep a step from costing a loop over its sequences:
   by the budget or by the KV room, and either ends admission.
 
 While nothing can be admitted, a run of decode steps lasts until the next completion, arrival or shortage of blocks,
-and its times have a closed form. Source: the request model, section 4.
+and its times have a closed form (`DecodeTiming`). Source: the request model, section 4.
 """
 
 from bisect import bisect_right
 from collections import deque
 from itertools import accumulate
-from math import inf, sqrt
+from math import inf
 from typing import NamedTuple
 
 from cascade_requestsim.decode_group import DecodeGroup
+from cascade_requestsim.decode_timing import DecodeTiming
 from cascade_requestsim.errors import NoProgress, ScenarioRefused, StepLimitExceeded
 from cascade_requestsim.kv_cache import blocks_for
 from cascade_requestsim.profile import PerfProfile
-from cascade_requestsim.provenance import Provenance, decode_provenance, prefill_provenance
+from cascade_requestsim.provenance import prefill_provenance
 from cascade_requestsim.roofline import NS_PER_S
 from cascade_requestsim.schedule_log import ScheduleLog, empty_log
 from cascade_requestsim.step_costs import StepCosts
@@ -80,6 +81,7 @@ class _Engine:
         self.blocks = 0
         """Blocks in use when the last step was scheduled."""
         self.group = DecodeGroup(count, settings.block_size)
+        self.timing = DecodeTiming(profile, self.costs, self.group)
         self.waiting: deque[int] = deque()
         self.running: dict[int, None] = {}
         """Admission order."""
@@ -112,6 +114,7 @@ class _Engine:
                     f"the scenario needs more than {self.max_steps} scheduler steps; "
                     "simulate fewer or shorter requests, or raise the token budget"
                 )
+        assert self.free == self.capacity, "a KV block was lost or freed twice"
         self.log.steps_total = self.step
 
     def _wake_up(self) -> None:
@@ -310,73 +313,16 @@ class _Engine:
             limit = 1 + bisect_right(list(accumulate(group.new_blocks(step + 1, limit - 1))), self.free)
         # A blocked head stays blocked while requests only decode, and later arrivals queue behind it.
         can_admit = not self.waiting and len(self.running) < self.max_seqs and group.size < self.max_tokens
-        steps, clock = self._time_decodes(limit, self.next_arrival if can_admit else inf)
+        steps, clock = self.timing.write(
+            self.log.rows,
+            step=step,
+            clock=self.clock,
+            limit=limit,
+            stop=self.next_arrival if can_admit else inf,
+        )
         fresh = group.new_blocks(step + 1, steps - 1)
         self.log.block_changes.extend(fresh)
         taken = sum(fresh)
         self.free -= taken
         self.blocks += taken
         self._advance(steps, clock)
-
-    def _time_decodes(self, limit: int, stop: float) -> tuple[int, float]:
-        """Write the rows of up to `limit` decode steps, ending with the first that ends at or after `stop`.
-
-        Returns (steps, clock after them).
-        """
-        group, rows, clock = self.group, self.log.rows, self.clock
-        size, lead = group.size, self.profile.gap_decode_ns
-        context = group.tokens + size
-        done = 0
-        largest = group.largest_cached(self.step) + 1
-        while largest <= self.costs.last_context and done < limit and clock < stop:
-            # Among the recorded contexts every step has floors of its own.
-            cost = self.costs.decode(size, largest)
-            duration = cost.fixed + max(cost.attention_floor, cost.attention_slope * context)
-            label = decode_provenance(self.profile, sequences=size, context=largest)
-            rows.extend((1, clock, lead, duration, 0, size, size, context, 0, label))
-            clock += duration
-            context += size
-            largest += 1
-            done += 1
-        if done == limit or clock >= stop:
-            return done, clock
-        cost = self.costs.decode(size, largest)
-        slack = (cost.crossing - context) / size
-        if slack >= 0:
-            level = limit - done if slack >= limit - done else int(slack) + 1
-            duration = cost.fixed + cost.attention_floor
-            steps = _steps_within(stop - clock, level, duration, 0.0)
-            rows.extend((steps, clock, lead, duration, 0, size, size, context, 0, Provenance.EXTRAPOLATED))
-            clock += steps * duration
-            context += steps * size
-            done += steps
-            if done == limit or clock >= stop:
-                return done, clock
-        duration = cost.fixed + cost.attention_slope * context
-        growth = cost.attention_slope * size
-        steps = _steps_within(stop - clock, limit - done, duration, growth)
-        rows.extend((steps, clock, lead, duration, growth, size, size, context, 0, Provenance.EXTRAPOLATED))
-        return done + steps, clock + _run_duration(steps, duration, growth)
-
-
-def _run_duration(steps: int, first: float, growth: float) -> float:
-    """Time of so many steps, of which the first takes `first` and each next one `growth` more. [ns]"""
-    return steps * first + growth * (steps * (steps - 1) / 2)
-
-
-def _steps_within(span: float, limit: int, first: float, growth: float) -> int:
-    """The fewest steps that take at least `span`, but no more than `limit`. `first` is above 0. [ns]"""
-    if _run_duration(limit, first, growth) < span:
-        return limit
-    if growth > 0:
-        # The positive root of first·x + growth·x(x-1)/2 = span, in the form that keeps its digits.
-        half = first - growth / 2
-        steps = int(2 * span / (half + sqrt(half * half + 2 * growth * span)))
-    else:
-        steps = int(span / first)
-    steps = min(max(steps, 1), limit)
-    while steps > 1 and _run_duration(steps - 1, first, growth) >= span:
-        steps -= 1
-    while _run_duration(steps, first, growth) < span:
-        steps += 1
-    return steps
