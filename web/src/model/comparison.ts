@@ -1,0 +1,217 @@
+// Kernel times side by side. A column is one config of one run with its
+// replicas; a row is one kernel position. All aggregation happens here, so that
+// tables and bars only draw. Times are simulated nanoseconds.
+import { readableName } from "./demangle";
+import type { Kernel } from "./entities";
+
+/** Median over replicas with its range; `n` is the number of replicas behind it. */
+export interface Spread {
+  readonly median: number;
+  readonly low: number;
+  readonly high: number;
+  readonly n: number;
+}
+
+export interface ColumnInput {
+  readonly key: string;
+  readonly label: string;
+  /** Kernels of each replica that finished any, in any order of replicas. */
+  readonly replicas: ReadonlyArray<{ readonly kernels: readonly Kernel[]; readonly succeeded: boolean }>;
+}
+
+export interface Cell {
+  readonly time: Spread;
+  /** Against the real kernel, in percent; null without real timing. */
+  readonly errorPct: number | null;
+}
+
+export interface Row {
+  /** Position of the kernel, or of the first kernel of a group. */
+  readonly index: number;
+  /** Kernels behind the row: 1, or more when grouped by name. */
+  readonly count: number;
+  readonly name: string;
+  readonly realNs: number | null;
+  readonly cells: ReadonlyArray<Cell | null>;
+}
+
+export interface ColumnSummary {
+  readonly key: string;
+  readonly label: string;
+  /** Sum over kernels of each replica that succeeded; null when none did. */
+  readonly total: Spread | null;
+  /** This column's total over the fastest one's; 1 for the fastest. */
+  readonly ratio: number | null;
+  /** Within 1% of the fastest, and not alone there. */
+  readonly ties: boolean;
+  /** Mean absolute error over the rows with both numbers, in percent. */
+  readonly mapePct: number | null;
+  readonly mapeRows: number;
+}
+
+export interface Table {
+  readonly columns: readonly ColumnSummary[];
+  readonly rows: readonly Row[];
+  readonly hasReal: boolean;
+  /** The largest time of any cell, for the bars' common scale. */
+  readonly longestNs: number;
+}
+
+/** spec: agents.md, report step 1: configs within 1% tie. */
+export const TIE_FRACTION = 0.01;
+
+export function spreadOf(values: readonly number[]): Spread | null {
+  if (values.length === 0) return null;
+  const sorted = [...values].sort((a, b) => a - b);
+  const middle = (sorted.length - 1) / 2;
+  const below = sorted[Math.floor(middle)] ?? 0;
+  const above = sorted[Math.ceil(middle)] ?? 0;
+  return { median: (below + above) / 2, low: sorted[0] ?? 0, high: sorted.at(-1) ?? 0, n: sorted.length };
+}
+
+/** Relative error in percent; null where either side is missing or the real time is zero. */
+export function errorPct(simulated: number | null, real: number | null): number | null {
+  if (simulated === null || real === null || real === 0) return null;
+  return ((simulated - real) / real) * 100;
+}
+
+export function buildTable(inputs: readonly ColumnInput[], real: ReadonlyMap<number, { ns: number | null; name: string }>): Table {
+  const byColumn = inputs.map((input) => timesByIndex(input));
+  const names = new Map<number, string>();
+  for (const input of inputs) {
+    for (const { kernels } of input.replicas) {
+      for (const kernel of kernels) if (!names.has(kernel.index)) names.set(kernel.index, kernel.name);
+    }
+  }
+  for (const [index, row] of real) names.set(index, row.name);
+  const rows = [...names].sort(([a], [b]) => a - b).map(([index, name]): Row => {
+    const realNs = real.get(index)?.ns ?? null;
+    const cells = byColumn.map((times): Cell | null => {
+      const time = spreadOf(times.get(index) ?? []);
+      return time === null ? null : { time, errorPct: errorPct(time.median, realNs) };
+    });
+    return { index, count: 1, name, realNs, cells };
+  });
+  return finish(inputs, rows);
+}
+
+function timesByIndex(input: ColumnInput): Map<number, number[]> {
+  const times = new Map<number, number[]>();
+  for (const { kernels } of input.replicas) {
+    for (const kernel of kernels) {
+      if (kernel.timeNs === null) continue;
+      const list = times.get(kernel.index);
+      if (list === undefined) times.set(kernel.index, [kernel.timeNs]);
+      else list.push(kernel.timeNs);
+    }
+  }
+  return times;
+}
+
+function finish(inputs: readonly ColumnInput[], rows: readonly Row[]): Table {
+  const totals = inputs.map((input) => spreadOf(input.replicas.filter((r) => r.succeeded).map((r) => sumTimes(r.kernels))));
+  const medians = totals.flatMap((total) => (total === null || total.median === 0 ? [] : [total.median]));
+  const fastest = Math.min(...medians);
+  const tied = medians.filter((median) => median <= fastest * (1 + TIE_FRACTION)).length > 1;
+  const columns = inputs.map((input, i): ColumnSummary => {
+    const total = totals[i] ?? null;
+    const errors = rows.flatMap((row) => row.cells[i]?.errorPct ?? []);
+    const ratio = total === null || medians.length === 0 ? null : total.median / fastest;
+    return {
+      key: input.key,
+      label: input.label,
+      total,
+      ratio,
+      ties: tied && ratio !== null && ratio <= 1 + TIE_FRACTION,
+      mapePct: errors.length === 0 ? null : errors.reduce((sum, e) => sum + Math.abs(e), 0) / errors.length,
+      mapeRows: errors.length,
+    };
+  });
+  return { columns, rows, hasReal: rows.some((row) => row.realNs !== null), longestNs: longest(rows) };
+}
+
+export function sumTimes(kernels: readonly Kernel[]): number {
+  let sum = 0;
+  for (const kernel of kernels) sum += kernel.timeNs ?? 0;
+  return sum;
+}
+
+function longest(rows: readonly Row[]): number {
+  let max = 0;
+  for (const row of rows) {
+    max = Math.max(max, row.realNs ?? 0);
+    for (const cell of row.cells) max = Math.max(max, cell?.time.high ?? 0);
+  }
+  return max;
+}
+
+/**
+ * One row a kernel name: times are sums over its kernels. The real time and the
+ * error count only kernels that have both numbers, so that a missing measurement
+ * never looks like a fast GPU.
+ */
+export function groupByName(table: Table): Table {
+  const groups = new Map<string, Row[]>();
+  for (const row of table.rows) {
+    const key = readableName(row.name).full;
+    const group = groups.get(key);
+    if (group === undefined) groups.set(key, [row]);
+    else group.push(row);
+  }
+  const rows = [...groups.values()].map((group): Row => {
+    const first = group[0];
+    const cells = table.columns.map((_, i) => sumCells(group, i));
+    return {
+      index: first?.index ?? 0,
+      count: group.length,
+      name: first?.name ?? "",
+      realNs: group.every((row) => row.realNs === null) ? null : group.reduce((sum, row) => sum + (row.realNs ?? 0), 0),
+      cells,
+    };
+  });
+  return { ...table, rows, longestNs: longest(rows) };
+}
+
+function sumCells(group: readonly Row[], column: number): Cell | null {
+  let median = 0;
+  let low = 0;
+  let high = 0;
+  let n = 0;
+  let simulated = 0;
+  let real = 0;
+  for (const row of group) {
+    const cell = row.cells[column];
+    if (cell === null || cell === undefined) continue;
+    median += cell.time.median;
+    low += cell.time.low;
+    high += cell.time.high;
+    n = Math.max(n, cell.time.n);
+    if (row.realNs === null) continue;
+    simulated += cell.time.median;
+    real += row.realNs;
+  }
+  if (n === 0) return null;
+  return { time: { median, low, high, n }, errorPct: errorPct(simulated, real === 0 ? null : real) };
+}
+
+export type SortKey = "order" | "time" | "error" | "spread";
+
+export function sortRows(rows: readonly Row[], key: SortKey): readonly Row[] {
+  if (key === "order") return rows;
+  const weight = (row: Row): number => {
+    const cells = row.cells.filter((cell) => cell !== null);
+    if (key === "time") return Math.max(0, ...cells.map((cell) => cell.time.median));
+    if (key === "error") return Math.max(-1, ...cells.map((cell) => Math.abs(cell.errorPct ?? -1)));
+    return Math.max(0, ...cells.map((cell) => (cell.time.median === 0 ? 0 : (cell.time.high - cell.time.low) / cell.time.median)));
+  };
+  return rows
+    .map((row) => ({ row, weight: weight(row) }))
+    .sort((a, b) => b.weight - a.weight || a.row.index - b.row.index)
+    .map(({ row }) => row);
+}
+
+export function filterRows(rows: readonly Row[], text: string): readonly Row[] {
+  const wanted = text.trim().toLowerCase();
+  if (wanted === "") return rows;
+  return rows.filter((row) => row.name.toLowerCase().includes(wanted) || readableName(row.name).full.toLowerCase().includes(wanted));
+}

@@ -1,0 +1,111 @@
+// Where a run's numbers come from, in words. Newer servers say it for each sim;
+// for older ones the documented signs of the stand-in simulator decide. A screen
+// that shows numbers shows these notices above them.
+import { readableName } from "./demangle";
+import type { Engine, Run, Sim, Trace } from "./entities";
+
+export type NoticeKind = "sample" | "replay" | "stand-in" | "estimate";
+
+export interface Notice {
+  readonly kind: NoticeKind;
+  readonly title: string;
+  readonly text: string;
+  /** What was seen, for the stand-in that nobody declared. */
+  readonly signs: readonly string[];
+}
+
+/** spec: agents.md, Rules: the kernels of the recorded OPT-125m log. */
+const RECORDED_OPT = new Set([
+  "nvjet_sm90_hsh_64x8_64x16_4x1_v_bz_bias_TNT",
+  "vllm::reshape_and_cache_flash_kernel",
+  "cutlass::device_kernel",
+  "at::native::vectorized_elementwise_kernel",
+]);
+const RECORDED_BABELSTREAM = new Set(["init_kernel", "copy_kernel", "mul_kernel", "add_kernel", "triad_kernel", "dot_kernel"]);
+
+export interface Evidence {
+  readonly run: Pick<Run, "sample" | "replay">;
+  readonly trace: Trace;
+  readonly sims: readonly Sim[];
+  /** Distinct mangled kernel names that the sims reported. */
+  readonly kernelNames: ReadonlySet<string>;
+  /** Mangled names of the trace's own kernels; null while they are not known. */
+  readonly traceKernelNames: ReadonlySet<string> | null;
+}
+
+export function noticesFor(evidence: Evidence): Notice[] {
+  const { run, trace, sims } = evidence;
+  const notices: Notice[] = [];
+  if (run.sample || trace.sample) {
+    notices.push({
+      kind: "sample",
+      title: "Reconstructed sample",
+      text: run.sample
+        ? "This run came with Cascade. Its data were rebuilt from published statistics, not captured, and its results were not computed in this workspace."
+        : "This trace came with Cascade. Its data were rebuilt from published statistics, not captured.",
+      signs: [],
+    });
+  }
+  const count = (engine: Engine) => sims.filter((sim) => sim.engine === engine).length;
+  const of = (n: number) => (n === sims.length ? "Every sim" : `${n} of ${sims.length} sims`);
+  const replays = count("replay");
+  if (run.replay || replays > 0) {
+    notices.push({
+      kind: "replay",
+      title: "Replayed log",
+      text: run.replay
+        ? "This run replays a sample's recorded Accel-Sim results. Nothing was simulated anew."
+        : `${of(replays)} replayed a recorded log. These numbers come from that log and do not describe the trace; configs cannot be compared from them.`,
+      signs: [],
+    });
+  }
+  const estimates = count("estimate");
+  if (estimates > 0) {
+    notices.push({
+      kind: "estimate",
+      title: "Estimated",
+      text: `${of(estimates)} used the analytical estimate. These cycles were predicted from the trace and the config, not simulated by Accel-Sim.`,
+      signs: [],
+    });
+  }
+  const undeclared = sims.some((sim) => sim.engine === "unknown");
+  if (undeclared && !run.sample && !run.replay) {
+    const signs = standInSigns(evidence);
+    if (signs.length > 0) {
+      notices.push({
+        kind: "stand-in",
+        title: "These numbers look like the stand-in's",
+        text: "They seem to come from a replayed log, not from a simulation of this trace. Configs cannot be compared from this run.",
+        signs,
+      });
+    }
+  }
+  return notices;
+}
+
+/** spec: agents.md, Rules: "The signs are ...". */
+export function standInSigns({ trace, sims, kernelNames, traceKernelNames }: Evidence): string[] {
+  const signs: string[] = [];
+  const odd = sims.find(
+    (sim) => sim.engine === "unknown" && (sim.kernelsDone > sim.kernelsTotal || (sim.state === "succeeded" && sim.kernelsDone !== sim.kernelsTotal)),
+  );
+  if (odd !== undefined) signs.push(`a sim finished ${odd.kernelsDone} kernels where the trace has ${odd.kernelsTotal}`);
+  const names = [...kernelNames].map((name) => readableName(name));
+  if (names.length === 0) return signs;
+  const recorded = names.filter((name) => RECORDED_OPT.has(name.full)).length;
+  const otherModel = trace.model !== null && !trace.model.toLowerCase().includes("opt-125m");
+  if (recorded >= 3 && otherModel) signs.push(`the kernels are those of OPT-125m, while the trace is of ${trace.model}`);
+  const foreign = traceKernelNames !== null && traceKernelNames.size > 0 && ![...kernelNames].some((name) => traceKernelNames.has(name));
+  if (foreign) signs.push("none of the simulated kernels is in the trace");
+  if (names.every((name) => RECORDED_BABELSTREAM.has(name.short)) && (foreign || traceKernelNames?.size === 0 || otherModel)) {
+    signs.push("the kernels are BabelStream's (init, copy, mul, add, triad, dot)");
+  }
+  return signs;
+}
+
+export const ENGINE_LABEL: Record<Engine, string> = {
+  "accel-sim": "Accel-Sim",
+  replay: "replayed",
+  estimate: "estimated",
+  unknown: "",
+};

@@ -1,0 +1,112 @@
+// Who is logged in, whether the server answers, and what time it is there. The
+// token lives in this browser's storage for this origin; a link with `#token=`
+// stores it and removes it from the address bar before anything else runs.
+import { signal } from "@preact/signals";
+import { Client } from "../api/client";
+import type { Health } from "../api/types";
+
+const TOKEN_KEY = "cascade.token";
+
+export type Access = "checking" | "token-needed" | "open";
+
+export const access = signal<Access>("checking");
+export const health = signal<Health | null>(null);
+/** Why the token screen is shown, when the reason is a refusal. */
+export const tokenProblem = signal<string | null>(null);
+/** When the server last did not answer; null while it does. */
+export const unreachableSince = signal<number | null>(null);
+/** The server's clock minus this one, in ms: heartbeat ages must not depend on the browser's clock. */
+export const clockSkewMs = signal(0);
+
+let token: string | null = null;
+
+export function currentToken(): string | null {
+  return token;
+}
+
+export const client = new Client({
+  token: () => token,
+  onUnauthorized: () => {
+    if (access.value === "open") tokenProblem.value = "The server refused the token. Use the exact CASCADE_TOKEN it was started with.";
+    forget();
+  },
+  onReachable: (reachable, serverDate) => {
+    if (reachable) unreachableSince.value = null;
+    else unreachableSince.value ??= Date.now();
+    const server = serverDate === null ? Number.NaN : Date.parse(serverDate);
+    // The Date header has whole seconds: a smaller difference is noise.
+    if (!Number.isNaN(server)) clockSkewMs.value = Math.abs(server - Date.now()) > 2000 ? server - Date.now() : 0;
+  },
+});
+
+/** Reads `#token=` and the stored token, asks the server whether one is needed, and opens or asks. */
+export async function startSession(): Promise<void> {
+  takeTokenFromAddress();
+  token ??= readStored();
+  for (let attempt = 0; ; attempt += 1) {
+    try {
+      health.value = await client.health();
+      break;
+    } catch {
+      await pause(Math.min(5000, 500 * 2 ** attempt)); // the page says so; see unreachableSince
+    }
+  }
+  if (health.value?.auth === false) access.value = "open";
+  else if (token === null) access.value = "token-needed";
+  else await logIn(token);
+}
+
+/** Tries a token on a cheap route; keeps it when the server takes it. */
+export async function logIn(candidate: string): Promise<void> {
+  token = candidate.trim();
+  try {
+    await client.gpuConfigs();
+  } catch (error) {
+    tokenProblem.value = error instanceof Error && token === null ? "This token was refused. Check for a missing character or a space." : String(error instanceof Error ? error.message : error);
+    forget();
+    return;
+  }
+  writeStored(token);
+  tokenProblem.value = null;
+  access.value = "open";
+}
+
+export function logOut(): void {
+  tokenProblem.value = null;
+  forget();
+}
+
+function forget(): void {
+  token = null;
+  writeStored(null);
+  access.value = "token-needed";
+}
+
+function takeTokenFromAddress(): void {
+  const match = /(?:^#|&)token=([^&]*)/.exec(location.hash);
+  if (match?.[1] === undefined) return;
+  token = decodeURIComponent(match[1]);
+  writeStored(token);
+  history.replaceState(null, "", location.pathname + location.search);
+}
+
+function readStored(): string | null {
+  try {
+    return localStorage.getItem(TOKEN_KEY);
+  } catch {
+    return null; // storage is blocked: the token lasts as long as the page
+  }
+}
+
+function writeStored(value: string | null): void {
+  try {
+    if (value === null) localStorage.removeItem(TOKEN_KEY);
+    else localStorage.setItem(TOKEN_KEY, value);
+  } catch {
+    // storage is blocked: the token lasts as long as the page
+  }
+}
+
+function pause(ms: number): Promise<void> {
+  return new Promise((resolve) => setTimeout(resolve, ms));
+}

@@ -1,0 +1,155 @@
+// Step timing of a run: what the simulated kernels make of the workload's steps
+// and requests. A timeline is megabytes for each sim, so many of them are loaded
+// only on request.
+import { useComputed } from "@preact/signals";
+import { useMemo, useState } from "preact/hooks";
+import { LineChart } from "../../charts/line-chart";
+import { seriesVariable } from "../../charts/colours";
+import { Banner, ErrorNote, Loading } from "../../components/basics";
+import type { SimStepTimeline } from "../../api/types";
+import type { Pair, StepMetric, StepSummary } from "../../model/step-timing";
+import { firstOfConfig, labelOf, stepSeries, summarise } from "../../model/step-timing";
+import { MISSING, formatMs, formatNs, formatPercent, formatSignedPercent, plural } from "../../model/units";
+import type { RunStore } from "../../state/live-run";
+import { useLoaded } from "../../state/poll";
+import { client } from "../../state/session";
+
+/** About 4 MB a sim: past this many the reader decides. */
+const LOAD_UNASKED = 6;
+
+export function StepsSection({ store }: { store: RunStore }) {
+  const has = useComputed(() => store.run.value?.trace.hasStepTimeline === true).value;
+  const succeeded = useComputed(() => [...(store.run.value?.sims.values() ?? [])].filter((sim) => sim.state === "succeeded").length).value;
+  const [asked, setAsked] = useState(false);
+  const wanted = has && succeeded > 0 && (asked || succeeded <= LOAD_UNASKED);
+  const { data, error, reload } = useLoaded(wanted ? `steps ${store.runId} ${succeeded}` : "no steps", async (signal) => (wanted ? client.stepTimelines(store.runId, signal) : null));
+  if (!has) return null;
+  return (
+    <section class="card" aria-labelledby="steps" data-testid="steps">
+      <header>
+        <h2 id="steps">Step timing</h2>
+        <span class="small muted">Simulated kernels inside the measured host time, gaps and request envelopes</span>
+      </header>
+      <div class="body stack-gap">
+        {succeeded === 0 && <p class="muted">A sim sends its step timing when it succeeds.</p>}
+        {succeeded > 0 && !wanted && (
+          <div class="row">
+            <button type="button" onClick={() => setAsked(true)}>
+              Load step timing of {plural(succeeded, "sim")}
+            </button>
+            <span class="small muted">Up to some 4 MB for each.</span>
+          </div>
+        )}
+        {error !== null && <ErrorNote error={error} retry={reload} />}
+        {wanted && data === null && error === null && <Loading what="step timing" />}
+        {data !== null && data.length === 0 && <p class="muted">No sim has sent step timing.</p>}
+        {data !== null && data.length > 0 && <StepTiming timelines={data} />}
+      </div>
+    </section>
+  );
+}
+
+const METRICS: ReadonlyArray<readonly [StepMetric, string]> = [
+  ["wall", "Step wall time"],
+  ["busy", "GPU busy time"],
+];
+
+function StepTiming({ timelines }: { timelines: readonly SimStepTimeline[] }) {
+  const [metric, setMetric] = useState<StepMetric>("wall");
+  const shown = useMemo(() => firstOfConfig(timelines).map((timeline) => ({ timeline, label: labelOf(timeline, false) })), [timelines]);
+  const summaries = useMemo(() => shown.map(({ timeline, label }) => summarise(timeline, label)), [shown]);
+  const repeats = summaries[0]?.repeats ?? [];
+  const [repeat, setRepeat] = useState<number | null>(null);
+  const current = repeat ?? repeats[0] ?? 0;
+  const series = useMemo(() => stepSeries(shown, current, metric), [shown, current, metric]);
+  const lines = useMemo(
+    () => [
+      ...(series.hasReal ? [{ label: "Real", colour: "--real", values: series.real, dashed: true }] : []),
+      ...series.simulated.map((one, i) => ({ label: one.label, colour: seriesVariable(i), values: one.values })),
+    ],
+    [series],
+  );
+  return (
+    <>
+      <RequestTable summaries={summaries} />
+      <div class="row">
+        <div class="segmented" role="group" aria-label="What to draw">
+          {METRICS.map(([key, label]) => (
+            <button key={key} type="button" aria-pressed={metric === key} onClick={() => setMetric(key)}>
+              {label}
+            </button>
+          ))}
+        </div>
+        {repeats.length > 1 && (
+          <label class="inline">
+            Repeat{" "}
+            <select value={current} onChange={(event) => setRepeat(Number(event.currentTarget.value))}>
+              {repeats.map((value) => (
+                <option key={value} value={value}>
+                  {value}
+                </option>
+              ))}
+            </select>
+          </label>
+        )}
+      </div>
+      <LineChart label={`${metric === "wall" ? "Step wall time" : "GPU busy time"} of each step, repeat ${current}`} x={series.x} lines={lines} formatX={(step) => (Number.isInteger(step) ? `step ${step}` : "")} formatY={formatNs} />
+      {summaries.some((one) => one.busyMapePct !== null) && (
+        <Banner tone="info" title="A small request error is not a small GPU error">
+          <p>
+            Host time and gaps are kept as measured, so they dilute the error of the simulated kernels: compare the GPU-busy error with the wall error.
+          </p>
+        </Banner>
+      )}
+    </>
+  );
+}
+
+function RequestTable({ summaries }: { summaries: readonly StepSummary[] }) {
+  return (
+    <div class="table-wrap flush">
+      <table data-testid="step-table">
+        <thead>
+          <tr>
+            <th>Config</th>
+            <th class="num">TTFT</th>
+            <th class="num">Mean ITL</th>
+            <th class="num">End to end</th>
+            <th class="num">Prefill step</th>
+            <th class="num">Decode step</th>
+            <th class="num">Step error</th>
+            <th class="num">GPU-busy error</th>
+            <th class="num">Coverage</th>
+          </tr>
+        </thead>
+        <tbody>
+          {summaries.map((one) => (
+            <tr key={one.key}>
+              <td class="nowrap">{one.label}</td>
+              <PairCell pair={one.requests.ttftMs} />
+              <PairCell pair={one.requests.itlMs} />
+              <PairCell pair={one.requests.e2eMs} />
+              <td class="num">{formatNs(one.kinds.find((kind) => kind.kind === "prefill")?.wallNs)}</td>
+              <td class="num">{formatNs(one.kinds.find((kind) => kind.kind === "decode")?.wallNs)}</td>
+              <td class="num">{formatPercent(one.wallMapePct)}</td>
+              <td class="num">{formatPercent(one.busyMapePct)}</td>
+              <td class="num" title="Kernels with a simulated duration; measured GPU time they cover">
+                {one.kernelCoverage === null ? MISSING : formatPercent(one.kernelCoverage * 100)}
+                <div class="small muted">{one.timeCoverage === null ? "" : `${formatPercent(one.timeCoverage * 100)} of GPU time`}</div>
+              </td>
+            </tr>
+          ))}
+        </tbody>
+      </table>
+    </div>
+  );
+}
+
+function PairCell({ pair }: { pair: Pair }) {
+  return (
+    <td class="num">
+      {formatMs(pair.simulated)}
+      <div class="small muted">{pair.real === null ? "no real baseline" : `real ${formatMs(pair.real)}, ${formatSignedPercent(pair.errorPct)}`}</div>
+    </td>
+  );
+}

@@ -1,0 +1,37 @@
+// The kernel timeline of a run, redrawn at most once a second while it streams.
+import { useMemo } from "preact/hooks";
+import type { TimelineLane } from "../../charts/kernel-timeline";
+import { KernelTimeline } from "../../charts/kernel-timeline";
+import type { LiveRun } from "../../model/run-state";
+import type { RunStore } from "../../state/live-run";
+import { useRealTiming, useThrottled } from "../../state/run-hooks";
+
+export function TimelineSection({ store }: { store: RunStore }) {
+  const live = useThrottled(store.run, 1000);
+  const real = useRealTiming(live);
+  const lanes = useMemo(() => (live === null ? [] : lanesOf(live, real)), [live, real]);
+  return (
+    <section class="card" aria-labelledby="timeline">
+      <header>
+        <h2 id="timeline">Kernel timeline</h2>
+        <span class="small muted">Each sim's kernels end to end; host time, copies and overlap are left out.</span>
+      </header>
+      <div class="body">{lanes.length === 0 ? <p class="muted">No kernel has finished yet.</p> : <KernelTimeline lanes={lanes} />}</div>
+    </section>
+  );
+}
+
+function lanesOf(live: LiveRun, real: ReturnType<typeof useRealTiming>): TimelineLane[] {
+  const lanes: TimelineLane[] = [];
+  if (real !== null && real.kernels.length > 0) {
+    lanes.push({ key: "real", label: `Real ${live.trace.sourceGpu ?? "hardware"}`, kernels: real.kernels, real: true });
+  }
+  const many = new Set([...live.sims.values()].map((sim) => sim.config)).size < live.sims.size;
+  for (const id of live.simIds) {
+    const sim = live.sims.get(id);
+    const kernels = live.kernels.get(id);
+    if (sim === undefined || kernels === undefined || kernels.length === 0) continue;
+    lanes.push({ key: id, label: many ? `${sim.config} #${sim.replica}` : sim.config, kernels, real: false });
+  }
+  return lanes;
+}

@@ -1,0 +1,3 @@
+export function SimulatorView() {
+  return <p>Coming soon.</p>;
+}

@@ -1,0 +1,13 @@
+// Build and development settings. In development every /api call goes to the
+// fake server of dev/fake-server.mjs, or to CASCADE_URL where one is given.
+import { defineConfig } from "vitest/config";
+
+const api = process.env["CASCADE_URL"] ?? "http://127.0.0.1:8787";
+
+export default defineConfig({
+  oxc: { jsx: { runtime: "automatic", importSource: "preact" } },
+  build: { target: "es2022", assetsInlineLimit: 0, sourcemap: false },
+  worker: { format: "es" },
+  server: { proxy: { "/api": { target: api, changeOrigin: true } } },
+  test: { include: ["src/**/*.test.ts"], environment: "node" },
+});
