@@ -4,6 +4,7 @@ import re
 from collections.abc import Callable
 from pathlib import Path
 
+import pytest
 from cascade_accelsim.log import KernelBlock, parse_log
 
 ReadLines = Callable[[Path], list[str]]
@@ -46,3 +47,43 @@ def _check(log: str, block: KernelBlock, cells: list[str]) -> None:
     assert block.stats["gpu_tot_sim_insn"] == float(total_insn), where
     assert block.stats.get("kernel_stream_id") == (float(stream) if stream else None), where
     assert block.complete, where
+
+
+@pytest.mark.parametrize("name", ["rtx3070-babelstream", "rtx3070-streams-concurrent", "h100s-babelstream"])
+def test_the_stats_are_those_of_a_slow_reader_that_goes_line_by_line(
+    name: str, sample_log: Callable[[str], list[str]]
+) -> None:
+    lines = sample_log(name)
+    starts = [number for number, line in enumerate(lines) if line.startswith("kernel_name =")]
+    for block, start in zip(parse_log(lines).blocks, starts, strict=True):
+        alone: dict[str, str] = {}
+        among: dict[str, str] = {}
+        for line in lines[start:]:
+            if line.startswith("gpgpu_simulation_time"):
+                break
+            if re.match(r"=|\s*mf:|MSHR:|thread block|average row|(bank|chip) skew|In Dram", line):
+                continue
+            if cache := re.match(r"\s*(\w+\[\d+\]|mrqq): (.*)", line):
+                pairs = re.findall(r"(\w+)\s*=\s*([^\s,]+)", cache[2])
+                prefix = "" if line.startswith("DRAM") else f"{cache[1]}: "
+                among |= {f"{prefix}{key}": value for key, value in pairs}
+            elif line.startswith(("n_cmd=", "n_activity=")):
+                among |= dict(pair.split("=") for pair in line.split())
+            elif "=" in line:
+                key, value = line.split("=", 1)
+                alone[key.strip()] = value.strip()
+        wanted = {
+            **among,
+            **alone,
+            "In Dram Latency Queue: total": block.stats["In Dram Latency Queue: total"],
+        }
+        assert {key: str(value) for key, value in block.stats.items() if isinstance(value, str)} == {
+            key: value for key, value in wanted.items() if isinstance(value, str) and not is_number(value)
+        }
+        assert {key: value for key, value in block.stats.items() if isinstance(value, float)} == {
+            key: float(value) for key, value in wanted.items() if is_number(value)
+        }
+
+
+def is_number(value: float | str) -> bool:
+    return isinstance(value, float) or re.fullmatch(r"-?\d+(\.\d+)?(e[-+]\d+)?", value) is not None

@@ -78,6 +78,8 @@ class LogParser:
         """`with_stats=False` fills in no `stats`, for callers that judge a run and do not store it."""
         self._with_stats = with_stats
         self._progress = Progress()
+        self._lines = 0
+        self._last_line: str | None = None
         self._flight = Flight()
         self._after_block = False
         """Only the block's own closing lines came since the last block, so that a limit line means that block."""
@@ -87,7 +89,7 @@ class LogParser:
 
     @property
     def progress(self) -> Progress:
-        return self._progress
+        return replace(self._progress, lines=self._lines, last_line=self._last_line)
 
     def feed(self, lines: Sequence[str]) -> list[KernelBlock]:
         """Read lines (without their newlines) and return the blocks that they finished."""
@@ -116,7 +118,7 @@ class LogParser:
 
     def state(self) -> ParserState:
         """The state between blocks; with a block open, that before it, so that it is read again from its start."""
-        at = self._before_open or self._here(self._progress.lines)
+        at = self._before_open or self._here(self._lines)
         return ParserState(
             version=STATE_VERSION,
             next_line=at.progress.lines,
@@ -138,13 +140,14 @@ class LogParser:
             )
         parser = cls(with_stats=with_stats)
         parser._progress = Progress(**state["progress"])  # type: ignore[arg-type]  # written by state()
+        parser._lines, parser._last_line = parser._progress.lines, parser._progress.last_line
         parser._after_block = state["after_block"]
         parser._flight = Flight(state["in_flight"], state["destroyed"])
         return parser
 
     def _here(self, next_line: int) -> "_Between":
         return _Between(
-            progress=replace(self._progress, lines=next_line),
+            progress=replace(self._progress, lines=next_line, last_line=self._last_line),
             after_block=self._after_block,
             in_flight=tuple(self._flight.in_flight.items()),
             destroyed=tuple(self._flight.destroyed),
@@ -152,7 +155,7 @@ class LogParser:
 
     def _read(self, text: str, lines: int, done: list[KernelBlock]) -> None:
         """Read whole lines, clean of escapes, that count as `lines` lines of the log."""
-        first_line = self._progress.lines
+        first_line = self._lines
         text = "\n" + text  # now every line follows a newline, also the first
         position = counted_to = counted = 0
         while True:
@@ -176,8 +179,8 @@ class LogParser:
                 self._before_open = self._here(first_line + min(counted, lines - 1))
                 self._open, self._open_chars = [], 0
                 self._keep(self._open, text[event.start() + 1 : position + 1])
-        last_line = _last_line(text) or self._progress.last_line
-        self._progress = replace(self._progress, lines=first_line + lines, last_line=last_line)
+        self._lines += lines
+        self._last_line = _last_line(text) or self._last_line
 
     def _event(self, kind: str, line: str, rest: str) -> None:
         """A line that matters outside a block. `rest` is what follows the words that it was known by."""
