@@ -6,7 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from cascade_requestsim.estimate import estimate_request
+from cascade_requestsim.estimate import estimate_request, timing_row
 from cascade_requestsim.groups import Group, group_step
 from cascade_requestsim.profile import PerfProfile
 from cascade_requestsim.roofline import BatchSums
@@ -146,6 +146,20 @@ def test_unpublished_estimates_agree(
     assert estimate.e2e_ms == close(e2e, rel=1e-6)
     if p50 is not None:
         assert estimate.itl_ms_p50 == close(p50, rel=1e-6)
+
+
+def test_timing_of_one_token_has_no_interval(h100: PerfProfile) -> None:
+    one, two = (timing_row(estimate_request(h100, 64, output)) for output in (1, 2))
+    assert one["itl"] is None
+    assert one["itl_ms_mean"] is None
+    assert two["itl"] == {"mean_ms": two["itl_ms_mean"], "p50_ms": two["itl_ms_p50"]}
+    assert two["provenance_counts"] == {
+        "measured": 0,
+        "interpolated": 0,
+        "extrapolated:roofline": 2,
+        "assumed-host": 2,
+    }
+    assert json.loads(json.dumps(two, allow_nan=False)) == two
 
 
 def test_kv_capacity_is_as_published(sample_profile: Profiles) -> None:

@@ -4,7 +4,6 @@ The batch stays and every context grows by one a step, so past the recorded cont
 while attention's floor decides, and grows linearly once its roofline does.
 """
 
-from array import array
 from math import sqrt
 
 from cascade_requestsim.decode_group import DecodeGroup
@@ -24,7 +23,7 @@ class DecodeTiming:
         self._group = group
 
     def write(
-        self, rows: "array[float]", *, step: int, clock: float, limit: int, stop: float
+        self, rows: list[float], *, step: int, clock: float, limit: int, stop: float
     ) -> tuple[int, float]:
         """Append the rows of up to `limit` decode steps, ending with the first that ends at or after `stop`.
 
@@ -35,7 +34,7 @@ class DecodeTiming:
         size, lead = group.size, self._profile.gap_decode_ns
         context = group.tokens + size
         done = 0
-        largest = group.largest_cached(step) + 1
+        largest = group.largest_offset + step + 1
         while largest <= costs.last_context and done < limit and clock < stop:
             # Among the recorded contexts every step has floors of its own.
             cost = costs.decode(size, largest)

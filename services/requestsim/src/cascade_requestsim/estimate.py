@@ -8,6 +8,8 @@ import math
 from dataclasses import dataclass
 from statistics import median
 
+from typing_extensions import TypedDict
+
 from cascade_requestsim.errors import ScenarioRefused
 from cascade_requestsim.metrics import NS_PER_MS
 from cascade_requestsim.profile import PerfProfile
@@ -37,6 +39,46 @@ class RequestEstimate:
     provenance_counts: dict[str, int]
     calibration_range: CalibrationRow
     assumptions: tuple[str, ...]
+
+
+class IntervalRow(TypedDict):
+    """Time between tokens."""
+
+    mean_ms: float
+    p50_ms: float
+
+
+class TimingRow(TypedDict):
+    """`RequestEstimate` as the OpenAI-compatible routes show it."""
+
+    prompt_tokens: int
+    output_tokens: int
+    ttft_ms: float | None
+    itl: IntervalRow | None
+    """Null below two output tokens: there is no interval then."""
+    itl_ms_mean: float | None
+    itl_ms_p50: float | None
+    e2e_ms: float
+    provenance_counts: dict[str, int]
+    calibration_range: CalibrationRow
+    assumptions: list[str]
+
+
+def timing_row(estimate: RequestEstimate) -> TimingRow:
+    """The estimate as strict JSON values."""
+    mean, middle = estimate.itl_ms_mean, estimate.itl_ms_p50
+    return TimingRow(
+        prompt_tokens=estimate.prompt_tokens,
+        output_tokens=estimate.output_tokens,
+        ttft_ms=estimate.ttft_ms,
+        itl=None if mean is None or middle is None else IntervalRow(mean_ms=mean, p50_ms=middle),
+        itl_ms_mean=mean,
+        itl_ms_p50=middle,
+        e2e_ms=estimate.e2e_ms,
+        provenance_counts=estimate.provenance_counts,
+        calibration_range=estimate.calibration_range,
+        assumptions=list(estimate.assumptions),
+    )
 
 
 def estimate_request(profile: PerfProfile, prompt_tokens: int, output_tokens: int) -> RequestEstimate:

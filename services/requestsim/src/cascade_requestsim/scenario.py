@@ -19,6 +19,17 @@ from cascade_requestsim.scheduler import schedule
 from cascade_requestsim.unroll import request_times, token_spans, unroll_steps
 from cascade_requestsim.workload import SchedulerSettings, Workload
 
+__all__ = [
+    "MAX_STEPS",
+    "BaseSim",
+    "ScenarioRequest",
+    "ScenarioResponse",
+    "SchedulerBody",
+    "build_response",
+    "resolve_settings",
+    "run_scenario",
+]
+
 MAX_STEPS = 100_000
 """Executed steps in one scenario. A safety limit of the service."""
 

@@ -5,7 +5,6 @@ step. Times are nanoseconds after the start of the busy period that a step belon
 precision.
 """
 
-from array import array
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from enum import IntEnum
@@ -42,11 +41,11 @@ class ScheduleLog:
     done_step: list[int]
     """Step at whose end the request had all its output."""
     preemptions: list[int]
-    rows: "array[float]" = field(default_factory=lambda: array("d"))
+    rows: list[float] = field(default_factory=list)
     """Flattened rows of `Column`."""
     block_changes: list[int] = field(default_factory=list)
     """By how many KV blocks a scheduled step holds more than the step before it, one entry a step."""
-    spans: "array[int]" = field(default_factory=lambda: array("q"))
+    spans: list[int] = field(default_factory=list)
     """Flattened (request, first step, tokens): a token at the end of each of so many consecutive steps."""
     period_starts: list[int] = field(default_factory=list)
     """First step of every busy period."""

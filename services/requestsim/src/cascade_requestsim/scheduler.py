@@ -294,10 +294,8 @@ class _Engine:
         self.step += steps
         self.clock = clock
         group.tokens += steps * group.size
-        while group.size:
-            done_at, request = group.next_done()
-            if done_at > self.step:
-                return
+        while group.next_done <= self.step:
+            request = group.first_done()
             self._complete(request, self._leave_group(request))
 
     def _decode_run(self, at_most: int | None) -> None:
@@ -307,7 +305,7 @@ class _Engine:
             raise NoProgress(
                 f"{len(self.waiting)} requests wait but none can run with {self.free} free KV blocks of {self.capacity}"
             )
-        limit = at_most or group.next_done()[0] - step
+        limit = at_most or group.next_done - step
         if limit > 1 and group.size * ((limit - 1) // self.block_size + 1) > self.free:
             # Not certain that the blocks last: count them.
             limit = 1 + bisect_right(list(accumulate(group.new_blocks(step + 1, limit - 1))), self.free)

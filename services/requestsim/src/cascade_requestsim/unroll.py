@@ -41,7 +41,7 @@ class Steps:
 
 def unroll_steps(log: ScheduleLog) -> Steps:
     """Every executed step."""
-    rows = np.frombuffer(log.rows, dtype=np.float64).reshape(-1, len(Column))
+    rows = np.array(log.rows, dtype=np.float64).reshape(-1, len(Column))
     counts = rows[:, Column.STEPS].astype(np.int64)
     # Position of each step in its run.
     position = np.arange(log.steps_total) - np.repeat(np.cumsum(counts) - counts, counts)
@@ -84,7 +84,7 @@ class TokenSpans:
 
 def token_spans(log: ScheduleLog) -> TokenSpans:
     """All spans of the log; requests without tokens have none."""
-    flat = np.frombuffer(log.spans, dtype=np.int64).reshape(-1, 3)
+    flat = np.array(log.spans, dtype=np.int64).reshape(-1, 3)
     flat = flat[np.argsort(flat[:, 0], kind="stable")]
     return TokenSpans(flat[:, 0], flat[:, 1], flat[:, 2])
 
