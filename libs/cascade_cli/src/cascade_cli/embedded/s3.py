@@ -84,12 +84,16 @@ class EmbeddedS3:
         for attempt in range(1, _PORT_ATTEMPTS + 1):
             inner = free_ports(8)
             port = inner.pop() if chosen else self.port
+            if accepts(port):  # else its owner would answer in our place
+                raise PortTakenError(
+                    f"S3 found its port in use: {port}. Stop the other program or choose another port."
+                )
             try:
                 await self._start_on(port, inner)
             except PortTakenError:
                 await self.stop()
-                # The inner ports are always ours to choose; a given endpoint port has no second choice.
-                if attempt == _PORT_ATTEMPTS or (not chosen and accepts(self.port)):
+                # Also with a given endpoint port: the seven behind it are ours to choose.
+                if attempt == _PORT_ATTEMPTS:
                     raise
             else:
                 self.port = port

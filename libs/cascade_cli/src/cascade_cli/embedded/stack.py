@@ -247,23 +247,32 @@ class EmbeddedStack:
 async def _keep_alive(server: EmbeddedServer) -> None:
     """Restart `server` on its port whenever one of its processes has died.
 
-    Raises EmbeddedServerError past the limit, or when it does not start again.
+    Raises EmbeddedServerError past the limit.
     """
     restarts: deque[float] = deque(maxlen=MAX_RESTARTS)
+    reason: str | None = None
     while True:
         await asyncio.sleep(_WATCH_INTERVAL_S)
         dead = [process for process in server.processes if not process.alive]
         if not dead:
             continue
+        reason = reason or dead[0].log_tail()
         now = time.monotonic()
         if len(restarts) == MAX_RESTARTS and now - restarts[0] < RESTART_WINDOW_S:
             raise EmbeddedServerError(
-                f"{server.name} died more than {MAX_RESTARTS} times within {RESTART_WINDOW_S:g} s. {dead[0].log_tail()}"
+                f"{server.name} died more than {MAX_RESTARTS} times within {RESTART_WINDOW_S:g} s. {reason}"
             )
         restarts.append(now)
-        _logger.warning("%s died and is started again. %s", server.name, dead[0].log_tail())
+        _logger.warning("%s died and is started again. %s", server.name, reason)
+        for process in server.processes:
+            process.kill()  # the parts that still run have lost the one they depend on
         await server.stop()
-        await server.start()
+        try:
+            await server.start()
+        except EmbeddedServerError as error:
+            reason = str(error)  # one more death
+        else:
+            reason = None
 
 
 def _first(errors: BaseExceptionGroup[EmbeddedServerError]) -> EmbeddedServerError:
