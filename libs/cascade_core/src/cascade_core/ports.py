@@ -80,6 +80,10 @@ class Bucket(Protocol):
         """The names directly under `prefix` (which ends in `/`) that hold objects, without slashes."""
         ...
 
+    async def level(self, prefix: str) -> tuple[list[ObjectInfo], list[str]]:
+        """One level of the tree: the objects directly under `prefix`, and the names of the folders there."""
+        ...
+
     async def get(self, key: str, *, start: int = 0, end: int | None = None) -> bytes:
         """The object's bytes from `start` up to, not including, `end`. Raises NotFound, BucketUnavailable."""
         ...

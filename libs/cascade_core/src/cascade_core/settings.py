@@ -35,7 +35,7 @@ class BucketSettings(BaseSettings):
     s3_endpoint: str = Field(
         default="http://127.0.0.1:9000", description="S3 endpoint as the services reach it."
     )
-    s3_public_endpoint: str | None = Field(
+    s3_public_url: str | None = Field(
         default=None, description="S3 endpoint as profilers reach it, where it differs."
     )
     s3_bucket: str = Field(default="cascade", description="Bucket that uploads go to.")

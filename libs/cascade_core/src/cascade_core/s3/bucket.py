@@ -65,17 +65,24 @@ class S3Bucket:
 
     async def directories(self, prefix: str) -> list[str]:
         """The names directly under `prefix` that hold objects."""
+        _, names = await self.level(prefix)
+        return names
+
+    async def level(self, prefix: str) -> tuple[list[ObjectInfo], list[str]]:
+        """One level of the tree: the objects directly under `prefix`, and the names of the folders there."""
+        objects: list[ObjectInfo] = []
         names: list[str] = []
         token: dict[str, str] = {}
         while True:
             page = await self._call(
-                "list_objects_v2", Bucket=self.name, Prefix=prefix, Delimiter="/", **token
+                "list_objects_v2", Bucket=self.name, Prefix=prefix, Delimiter="/", MaxKeys=1000, **token
             )
+            objects.extend(_info_of(entry) for entry in page.get("Contents", []))
             names.extend(
                 entry["Prefix"][len(prefix) :].rstrip("/") for entry in page.get("CommonPrefixes", [])
             )
             if not page.get("IsTruncated"):
-                return [name for name in names if name]
+                return objects, [name for name in names if name]
             token = {"ContinuationToken": page["NextContinuationToken"]}
 
     async def get(self, key: str, *, start: int = 0, end: int | None = None) -> bytes:

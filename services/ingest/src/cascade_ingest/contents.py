@@ -1,0 +1,112 @@
+"""Reading the small files of a trace: metadata, real timing, statistics, the processed list."""
+
+import json
+from collections.abc import Mapping
+
+import structlog
+from cascade_accelsim.traces.kernels_list import parse_kernels_list
+from cascade_accelsim.traces.launches import merge_launches, parse_launches
+from cascade_accelsim.traces.names import is_stats
+from cascade_accelsim.traces.real_timing import parse_real_timing
+from cascade_core.errors import NotFound
+from cascade_core.ports import Bucket
+from cascade_core.traces.facts import KernelLaunch, RealKernel
+from pydantic import JsonValue
+
+from cascade_ingest.tree import METADATA, PROCESSED_LIST, REAL_TIMING, TRACES, Tree
+
+_logger = structlog.get_logger(__name__)
+
+MOST_METADATA_BYTES = 64 * 1024 * 1024
+"""A `files` list of 100,000 entries has about 15 MiB."""
+MOST_TIMING_BYTES = 256 * 1024 * 1024
+
+
+class Contents:
+    """The parsed small files of one trace, read again only when their ETag changes."""
+
+    def __init__(self, bucket: Bucket, root: str) -> None:
+        self._bucket = bucket
+        self._root = root
+        self._metadata: tuple[str | None, dict[str, JsonValue] | None] = (None, None)
+        self._timing: tuple[tuple[str, str] | None, list[RealKernel] | None] = (None, None)
+
+    async def metadata(self, tree: Tree) -> dict[str, JsonValue] | None:
+        """`metadata.json`, or None while it is missing or not a whole JSON object."""
+        etag = tree.etag(METADATA)
+        if etag is None:
+            return None
+        if self._metadata[0] != etag:
+            parsed = _json(await self._read(METADATA, MOST_METADATA_BYTES))
+            self._metadata = (etag, parsed if isinstance(parsed, dict) else None)
+        return self._metadata[1]
+
+    async def real_timing(
+        self, tree: Tree, metadata: Mapping[str, JsonValue] | None
+    ) -> list[RealKernel] | None:
+        """The measured kernels by kernel_id, or None where the trace has no valid real timing."""
+        named = (metadata or {}).get("real_timing")
+        path = named if isinstance(named, str) and named in tree.files else REAL_TIMING
+        etag = tree.etag(path)
+        if etag is None:
+            return None
+        if self._timing[0] != (path, etag):
+            timing = parse_real_timing(_json(await self._read(path, MOST_TIMING_BYTES)))
+            if timing.problem is not None:
+                _logger.warning("real timing is not used", file=path, problem=timing.problem)
+            rows = [
+                RealKernel(
+                    kernel_id=row.kernel_id,
+                    kernel_name=row.kernel_name,
+                    duration_ns=row.duration_ns,
+                    grid=row.grid,
+                    block=row.block,
+                )
+                for row in timing.rows
+            ]
+            self._timing = ((path, etag), rows if timing.has_real_timing else None)
+        return self._timing[1]
+
+    async def kernels(self, tree: Tree) -> list[KernelLaunch]:
+        """The rows of every statistics file, by kernel_id."""
+        tables = []
+        for name in sorted(tree.trace_names()):
+            if is_stats(name):
+                text = (await self._read(TRACES + name, MOST_TIMING_BYTES) or b"").decode("utf-8", "replace")
+                tables.append(parse_launches(text.replace("\x00", "\ufffd")))
+        return [
+            KernelLaunch(
+                kernel_id=launch.kernel_id,
+                name=launch.name,
+                grid=launch.grid,
+                block=launch.block,
+                instructions=launch.instructions,
+            )
+            for launch in merge_launches(tables)
+        ]
+
+    async def processed_kernel_count(self) -> int:
+        """The kernel lines of `kernelslist.g`."""
+        body = await self._read(PROCESSED_LIST, MOST_TIMING_BYTES) or b""
+        return parse_kernels_list(body.decode("utf-8", "replace")).kernel_count
+
+    async def _read(self, path: str, most: int) -> bytes | None:
+        try:
+            return await self._bucket.get(self._root + path, end=most)
+        except NotFound:
+            return None  # gone between the listing and now; the next scan sees it
+
+
+def _json(body: bytes | None) -> JsonValue:
+    """The JSON value, or None for anything that is not whole, strict JSON."""
+    if body is None:
+        return None
+    try:
+        value: JsonValue = json.loads(body, parse_constant=_refuse)
+    except (ValueError, RecursionError):
+        return None
+    return value
+
+
+def _refuse(constant: str) -> None:
+    raise ValueError(f"{constant} is not JSON")

@@ -1,0 +1,181 @@
+"""Runs Accel-Sim's trace post-processor on a local copy of a trace and puts its results next to the raw files.
+
+`kernelslist.g` goes up last: a crash on the way leaves a trace that is still `processing`, and the whole step is
+done again.
+"""
+
+import asyncio
+import contextlib
+import hashlib
+import os
+import shlex
+import shutil
+import signal
+from collections.abc import AsyncIterator, Coroutine
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+
+from cascade_core.errors import CascadeError
+from cascade_core.ports import Bucket
+
+from cascade_ingest.tree import PROCESSED_LIST, TRACES, Tree
+
+TAIL_LINES = 5
+"""spec: traces, the last 5 lines of the log go into the error."""
+DOWNLOADS_AT_ONCE = 4
+UPLOADS_AT_ONCE = 4
+READ_BYTES = 1 << 20
+TERMINATE_GRACE_S = 5.0
+_LONGEST_NAME = 200
+_READABLE = " ()[]{}@=+,:;!#&^"  # `~` marks a hash, `%` an escape
+
+
+class PostprocessError(CascadeError):
+    """Post-processing failed for a reason that trying again does not cure. The message is the trace's error."""
+
+
+@dataclass(frozen=True, slots=True)
+class Postprocessor:
+    """The command and the disk that it works on."""
+
+    command: str
+    """Split by shlex and run without a shell as `<command> <trace>/traces -j <cpus>`."""
+    work: Path
+
+    def log_path(self, trace_id: str) -> Path:
+        """Where the post-processor's output goes."""
+        return self.work / "postprocess" / f"{safe_name(trace_id)}.log"
+
+    async def run(self, bucket: Bucket, trace_id: str, root: str, tree: Tree) -> None:
+        """Make `traces/kernelslist.g` from the raw files. Raises PostprocessError, BucketUnavailable."""
+        directory = self.work / "traces" / safe_name(trace_id)
+        traces = directory / "traces"
+        shutil.rmtree(directory, ignore_errors=True)
+        traces.mkdir(parents=True)
+        try:
+            await _download(bucket, root, tree, directory)
+            before = {path: _stamp(path) for path in _files_in(traces)}
+            await self._execute(trace_id, traces)
+            if not (traces / "kernelslist.g").is_file():
+                raise PostprocessError(
+                    "post-processing succeeded but left no traces/kernelslist.g. "
+                    f"See {self.log_path(trace_id)} for what it said"
+                )
+            await _upload(bucket, root, traces, before)
+        finally:
+            shutil.rmtree(directory, ignore_errors=True)
+
+    async def _execute(self, trace_id: str, traces: Path) -> None:
+        words = shlex.split(self.command)
+        log = self.log_path(trace_id)
+        log.parent.mkdir(parents=True, exist_ok=True)
+        if not words or shutil.which(words[0]) is None:
+            raise PostprocessError(
+                f"post-processor not found: {words[0] if words else '(empty command)'}. Set CASCADE_POSTPROCESS_CMD, "
+                "or upload a trace that already holds traces/kernelslist.g"
+            )
+        with log.open("wb") as output:
+            try:
+                process = await asyncio.create_subprocess_exec(
+                    *words,
+                    str(traces),
+                    "-j",
+                    str(os.cpu_count() or 1),
+                    stdin=asyncio.subprocess.DEVNULL,
+                    stdout=output,
+                    stderr=asyncio.subprocess.STDOUT,
+                    start_new_session=True,
+                    env={key: value for key, value in os.environ.items() if not key.startswith("CASCADE_")},
+                )
+            except OSError as error:
+                raise PostprocessError(f"post-processor could not start: {error}") from error
+            try:
+                code = await process.wait()
+            except asyncio.CancelledError:
+                await _end_group(process)
+                raise
+        if code != 0:
+            raise PostprocessError(f"post-processing exited {code}\n{_tail(log)}")
+
+
+def safe_name(trace_id: str) -> str:
+    """A file name for any trace id: readable for ordinary ids, never a way out, never two ids with one name."""
+    name = quote(trace_id, safe=_READABLE)
+    if trace_id.startswith("."):
+        name = "%2E" + name[1:]
+    if len(name) > _LONGEST_NAME:
+        name = (
+            name[: _LONGEST_NAME - 65]
+            + "~"
+            + hashlib.sha256(trace_id.encode("utf-8", "surrogatepass")).hexdigest()
+        )
+    return name
+
+
+async def _end_group(process: asyncio.subprocess.Process) -> None:
+    with contextlib.suppress(ProcessLookupError):
+        os.killpg(process.pid, signal.SIGTERM)
+    try:
+        async with asyncio.timeout(TERMINATE_GRACE_S):
+            await process.wait()
+    except TimeoutError:
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
+        await process.wait()
+
+
+def _tail(log: Path) -> str:
+    lines = log.read_bytes()[-64 * 1024 :].decode("utf-8", "replace").rstrip("\n").split("\n")
+    return "\n".join(lines[-TAIL_LINES:])
+
+
+def _stamp(path: Path) -> tuple[int, int]:
+    status = path.stat()
+    return status.st_size, status.st_mtime_ns
+
+
+def _files_in(directory: Path) -> list[Path]:
+    return [path for path in sorted(directory.iterdir()) if path.is_file() and not path.is_symlink()]
+
+
+async def _download(bucket: Bucket, root: str, tree: Tree, directory: Path) -> None:
+    async def one(path: str) -> None:
+        with (directory / path).open("wb") as target:
+            async for piece in bucket.stream(root + path):
+                target.write(piece)
+
+    await _at_once(DOWNLOADS_AT_ONCE, [one(TRACES + name) for name in tree.trace_names()])
+
+
+async def _upload(bucket: Bucket, root: str, traces: Path, before: dict[Path, tuple[int, int]]) -> None:
+    changed = [path for path in _files_in(traces) if before.get(path) != _stamp(path)]
+
+    async def one(path: Path) -> None:
+        await bucket.put_stream(f"{root}{TRACES}{path.name}", _pieces(path))
+
+    await _at_once(UPLOADS_AT_ONCE, [one(path) for path in changed if path.name != Path(PROCESSED_LIST).name])
+    await one(traces / Path(PROCESSED_LIST).name)
+
+
+async def _at_once(most: int, works: list[Coroutine[Any, Any, None]]) -> None:
+    """Run `works`, `most` at a time. The first error ends all and is raised as it is."""
+    gate = asyncio.Semaphore(most)
+
+    async def gated(work: Coroutine[Any, Any, None]) -> None:
+        async with gate:
+            await work
+
+    try:
+        async with asyncio.TaskGroup() as group:
+            for work in works:
+                group.create_task(gated(work))
+    except BaseExceptionGroup as errors:
+        raise errors.exceptions[0] from errors
+
+
+async def _pieces(path: Path) -> AsyncIterator[bytes]:
+    with path.open("rb") as source:
+        while piece := await asyncio.to_thread(source.read, READ_BYTES):
+            yield piece

@@ -1,0 +1,101 @@
+"""One trace under watch: what the last scan saw and what follows from it, as facts."""
+
+from dataclasses import dataclass
+from datetime import datetime
+
+from cascade_core.ports import Bucket
+from cascade_core.traces import state as trace_state
+from cascade_core.traces.facts import (
+    TraceDiscovered,
+    TraceFactUnion,
+    TraceFailed,
+    TraceObserved,
+    TraceReady,
+    TraceUploadCompleted,
+)
+from cascade_core.traces.state import Trace, TraceState
+
+from cascade_ingest.completeness import Complete, Incomplete, ReportedFailed, assess
+from cascade_ingest.contents import Contents
+from cascade_ingest.tree import Tree
+
+
+@dataclass(slots=True)
+class Watcher:
+    """Turns scans of one trace's directory into facts. Knows nothing of the log."""
+
+    trace_id: str
+    root: str
+    contents: Contents
+    tree: Tree | None = None
+    waits_for: str = ""
+
+    @classmethod
+    def of(cls, bucket: Bucket, prefix: str, trace_id: str) -> "Watcher":
+        """A watcher of `<prefix>/<trace id>/`."""
+        root = f"{prefix}/{trace_id}/" if prefix else f"{trace_id}/"
+        return cls(trace_id, root, Contents(bucket, root))
+
+    async def scanned(self, tree: Tree, trace: Trace | None, now: datetime) -> list[TraceFactUnion]:
+        """The facts that a whole scan of an uploading trace gives rise to."""
+        before, self.tree = self.tree, tree
+        facts: list[TraceFactUnion] = []
+        if trace is None or trace.removed:
+            facts.append(TraceDiscovered(trace_id=self.trace_id, occurred_at=now))
+        metadata = await self.contents.metadata(tree)
+        observed = TraceObserved(
+            trace_id=self.trace_id,
+            occurred_at=now,
+            kernel_count=tree.raw_kernel_count,
+            size_bytes=tree.size_bytes,
+            metadata=metadata,
+            has_step_timeline=tree.has_step_timeline,
+            real_timing=await self.contents.real_timing(tree, metadata),
+        )
+        if _tells_news(trace, observed):
+            facts.append(observed)
+        match assess(tree, before, metadata, root=self.root):
+            case Complete():
+                self.waits_for = ""
+                facts.append(TraceUploadCompleted(trace_id=self.trace_id, occurred_at=now))
+            case ReportedFailed(error):
+                facts.append(TraceFailed(trace_id=self.trace_id, occurred_at=now, error=error))
+            case Incomplete(reason):
+                self.waits_for = reason
+        return facts
+
+    async def side_files_seen(self, root_level: Tree, trace: Trace, now: datetime) -> list[TraceFactUnion]:
+        """The facts of a cheap look at a settled trace's top folder: late timing files, changed metadata."""
+        metadata = await self.contents.metadata(root_level) or trace.metadata
+        observed = TraceObserved(
+            trace_id=self.trace_id,
+            occurred_at=now,
+            kernel_count=trace.kernel_count,
+            size_bytes=trace.size_bytes,
+            metadata=metadata,
+            has_step_timeline=root_level.has_step_timeline,
+            real_timing=await self.contents.real_timing(root_level, metadata),
+        )
+        return [observed] if _tells_news(trace, observed) else []
+
+    async def ready(self, tree: Tree, now: datetime) -> TraceReady:
+        """The fact that runs can launch, with the kernels of the statistics files."""
+        return TraceReady(
+            trace_id=self.trace_id,
+            occurred_at=now,
+            kernel_count=await self.contents.processed_kernel_count(),
+            size_bytes=tree.size_bytes,
+            kernels=await self.contents.kernels(tree),
+        )
+
+
+def _tells_news(trace: Trace | None, observed: TraceObserved) -> bool:
+    if trace is None or trace.removed:
+        return True
+    after = trace_state.apply(trace, observed)
+    return after is not None and after is not trace
+
+
+def is_settled(trace: Trace | None) -> bool:
+    """Whether the upload is over, one way or the other."""
+    return trace is not None and not trace.removed and trace.state in (TraceState.READY, TraceState.FAILED)
