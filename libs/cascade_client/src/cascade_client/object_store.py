@@ -116,12 +116,22 @@ class ObjectStore:
 
 @asynccontextmanager
 async def open_store(
-    *, endpoint: str, bucket: str, access_key: str | None = None, secret_key: str | None = None
+    *,
+    endpoint: str,
+    bucket: str,
+    access_key: str | None = None,
+    secret_key: str | None = None,
+    session_token: str | None = None,
+    region: str = "us-east-1",
+    addressing_style: str = "path",
 ) -> AsyncIterator[ObjectStore]:
-    """A connection to one bucket. Without keys, requests are unsigned, whatever the environment holds."""
+    """A connection to one bucket. Without keys, requests are unsigned, whatever the environment holds.
+
+    addressing_style: path, virtual or auto, as botocore knows them.
+    """
     config = AioConfig(
         signature_version="s3v4" if access_key else UNSIGNED,
-        s3={"addressing_style": "path"},
+        s3={"addressing_style": addressing_style},
         retries={"max_attempts": 3, "mode": "standard"},
         connect_timeout=10,
         read_timeout=120,
@@ -132,9 +142,10 @@ async def open_store(
     async with get_session().create_client(
         "s3",
         endpoint_url=_checked(endpoint),
-        region_name="us-east-1",
+        region_name=region,
         aws_access_key_id=access_key,
         aws_secret_access_key=secret_key,
+        aws_session_token=session_token,
         config=config,
     ) as client:
         yield ObjectStore(client, bucket=bucket, endpoint=endpoint)

@@ -91,6 +91,9 @@ async def upload_trace(
     status: str = "ok",
     access_key: str | None = None,
     secret_key: str | None = None,
+    session_token: str | None = None,
+    region: str = "us-east-1",
+    addressing_style: str = "path",
     progress: UploadProgress | None = None,
 ) -> UploadReport:
     """Upload `directory` as the trace `run_name` below `prefix` and return what was sent.
@@ -106,7 +109,13 @@ async def upload_trace(
         progress.started(files=len(files), size_bytes=sum(file.size_bytes for file in files))
 
     async with open_store(
-        endpoint=endpoint, bucket=bucket, access_key=access_key, secret_key=secret_key
+        endpoint=endpoint,
+        bucket=bucket,
+        access_key=access_key,
+        secret_key=secret_key,
+        session_token=session_token,
+        region=region,
+        addressing_style=addressing_style,
     ) as store:
         there = await store.list_objects(root)
         unchanged = {file.path for file in files if await _is_there(file, there.get(root + file.path))}

@@ -1,76 +1,70 @@
 """What the simulator's output says about its run: complete or not, why not, and which kernels it finished.
 
-Exit code 0 alone proves nothing (DESIGN 8.1). The one place where the worker meets the log's text.
+Exit code 0 alone proves nothing (DESIGN 8.1). The rules themselves live in `cascade_accelsim`, which the
+app's parser uses too; this is the one place where the worker meets the log's text.
 """
 
-import re
 from collections.abc import Sequence
 from pathlib import Path
 
-from cascade_worker.steps import FinishedKernel
+from cascade_accelsim.configs import core_clock_mhz, parse_options
+from cascade_accelsim.log import KernelBlock, LogParser
+from cascade_accelsim.traces import parse_kernels_list
+from cascade_accelsim.verdict import judge
 
-_CLOCKS = re.compile(r"clock freqs: (?P<core>[0-9.]+):")
+from cascade_worker.steps import FinishedKernel
 
 
 class LogReading:
-    """Reads a log line by line; one instance per sim."""
+    """Reads a log chunk by chunk; one instance per sim. Keeps a few words per kernel, none of its
+    statistics."""
 
     def __init__(self) -> None:
-        self._finished = 0
-        self._ended = False
-        self._why: str | None = None
-        self._core_clock_mhz: float | None = None
+        self._parser = LogParser(with_stats=False)
+        self._kernels: list[FinishedKernel] = []
 
     def read(self, lines: Sequence[str]) -> None:
         """Take the next lines."""
-        for line in lines:
-            if line.startswith("gpgpu_silicon_slowdown"):
-                self._finished += 1
-            elif "*** exit detected ***" in line:
-                self._ended = True
-            elif (
-                "** break due to reaching" in line
-                or line.startswith("unsupported binary version")
-                or "deadlock detected" in line
-            ):
-                self._why = line.strip()
-            elif clocks := _CLOCKS.search(line):
-                self._core_clock_mhz = float(clocks["core"]) / 1e6
+        self._kernels += map(_finished, self._parser.feed(lines))
 
     def close(self) -> None:
-        """The log is complete."""
+        """The log has ended."""
+        self._kernels += map(_finished, self._parser.finish())
 
     def problem(self, *, exit_code: int, expected_kernels: int | None, stderr_tail: str) -> str | None:
-        """Why the run failed, or None."""
-        if exit_code != 0:
-            why = self._why or stderr_tail.strip() or "it printed no reason"
-            return f"the simulator exited with {exit_code}: {why}"
-        if self._why is not None:
-            return self._why
-        if not self._ended:
-            return "the log lacks its normal end"
-        if expected_kernels is not None and self._finished < expected_kernels:
-            return f"{self._finished} of {expected_kernels} kernels"
-        return None
+        """Why the run was no success, in one line, or None. Call after `close`.
+
+        expected_kernels: kernel lines of the trace's list; None when the log was not made from it.
+        """
+        return judge(
+            self._parser.progress, exit_code=exit_code, expected_kernels=expected_kernels, stderr=stderr_tail
+        ).reason
 
     def finished_kernels(self) -> list[FinishedKernel]:
         """The finished kernels, in order of completion."""
-        return []
+        return list(self._kernels)
 
     def core_clock_mhz(self) -> float | None:
         """The core clock that the simulator says it used. [MHz]"""
-        return self._core_clock_mhz
+        hertz = self._parser.progress.core_clock_hz
+        return None if hertz is None else hertz / 1e6
 
 
 def count_kernels(kernels_list: Path) -> int:
     """How many kernels a kernelslist.g asks for."""
-    text = kernels_list.read_bytes()
-    return sum(line.startswith(b"kernel") for line in text.split(b"\n"))
+    return parse_kernels_list(kernels_list.read_text(encoding="utf-8", errors="replace")).kernel_count
 
 
 def read_core_clock_mhz(config: Path) -> float | None:
-    """The core clock of a gpgpusim.config. [MHz]"""
-    found = re.search(
-        r"^-gpgpu_clock_domains\s+([0-9.]+)", config.read_text("utf-8", "replace"), re.MULTILINE
+    """The core clock of a gpgpusim.config, or None where it states none. [MHz]"""
+    return core_clock_mhz(parse_options(config.read_text(encoding="latin-1")))
+
+
+def _finished(block: KernelBlock) -> FinishedKernel:
+    named = block.kernel_launch_uid is not None and bool(block.kernel_name)
+    return FinishedKernel(
+        uid=block.finished_uid,
+        name=block.kernel_name if named else block.finished_name or "",
+        # With overlapping kernels the cycles say when the kernel ended, not how long it took.
+        cycles=None if block.since_last_completion else block.gpu_sim_cycle,
     )
-    return float(found[1]) if found else None

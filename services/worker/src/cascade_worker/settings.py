@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Annotated, Literal, TypeAlias
 from urllib.parse import unquote, urlsplit
 
-from pydantic import AfterValidator, AliasChoices, Field, SecretStr, ValidationError
+from pydantic import AfterValidator, Field, SecretStr, ValidationError
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
 from cascade_worker.errors import SettingsError
@@ -112,19 +112,9 @@ class WorkerSettings(BaseSettings):
     s3_prefix: str = Field(default="accelsim-traces", description="Key prefix the traces live under.")
     s3_region: str = Field(default="us-east-1", min_length=1, description="Region name used in signatures.")
     s3_access_key: SecretStr | None = Field(
-        default=None,
-        validation_alias=AliasChoices(
-            "CASCADE_S3_ACCESS_KEY", "CASCADE_S3_ACCESS_KEY_ID", "AWS_ACCESS_KEY_ID"
-        ),
-        description="Access key id. Without one, requests are unsigned.",
+        default=None, description="Access key id. Without one, requests are unsigned."
     )
-    s3_secret_key: SecretStr | None = Field(
-        default=None,
-        validation_alias=AliasChoices(
-            "CASCADE_S3_SECRET_KEY", "CASCADE_S3_SECRET_ACCESS_KEY", "AWS_SECRET_ACCESS_KEY"
-        ),
-        description="Secret access key.",
-    )
+    s3_secret_key: SecretStr | None = Field(default=None, description="Secret access key.")
 
     @property
     def kernels_list(self) -> Path:
