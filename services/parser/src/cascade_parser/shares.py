@@ -88,7 +88,7 @@ class Shares:
         kv = await self._client.jetstream().key_value(subjects.LEASES)
         await kv.put(self._member_key, b"")
         try:
-            keys = await kv.keys(filters=["parser-member.>"])
+            keys = [key for key in await kv.keys() if key.startswith("parser-member.")]
         except (NoKeysError, NotFoundError):
             return 1
         return max(len(keys), 1)

@@ -105,7 +105,7 @@ class S3Bucket:
         reply = await self._call("get_object", Bucket=self.name, Key=key, **extra)
         try:
             async with reply["Body"] as body:
-                while piece := await body.content.read(chunk):
+                while piece := await body.read(chunk):
                     yield piece
         except (BotoCoreError, OSError, TimeoutError) as error:
             raise BucketUnavailable(f"reading {key} broke off: {error}") from error

@@ -43,7 +43,7 @@ async def health(gateway: Gate) -> Health:
         ok=True,
         auth=gateway.token_check.required,
         workspace=settings.workspace,
-        s3_endpoint=settings.s3_public_endpoint or settings.s3_endpoint,
+        s3_endpoint=settings.s3_public_url or settings.s3_endpoint,
     )
 
 

@@ -1,0 +1,169 @@
+"""The whole app: embedded (or external) servers and the services on them, as one async context manager."""
+
+import asyncio
+import os
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from urllib.parse import urlsplit
+
+import structlog
+
+from cascade_cli import bundled
+from cascade_cli.embedded.s3_requests import S3Access
+from cascade_cli.embedded.stack import EmbeddedStack, StackUrls
+from cascade_cli.serve_settings import ServeSettings
+from cascade_cli.supervisor import Service, Supervisor
+
+_logger = structlog.get_logger(__name__)
+
+# What any Python process needs of the outside; secrets of the operator's shell are not among it.
+_PASSED_ON = (
+    "PATH", "HOME", "LANG", "LC_ALL", "TZ", "TMPDIR", "USER", "VIRTUAL_ENV", "PYTHONPATH", "LD_LIBRARY_PATH",
+    "CASCADE_LOG_FORMAT", "CASCADE_LOG_LEVEL", "CASCADE_OTLP_ENDPOINT",
+)  # fmt: skip
+# The order of an orderly stop: no new work, no sims, then the readers, the gateway last.
+STOP_ORDER = ("ingest", "launcher", "parser", "api")
+MODULES = {
+    "ingest": "cascade_ingest.main",
+    "launcher": "cascade_launcher.main",
+    "requestsim": "cascade_requestsim.main",
+    "parser": "cascade_parser.main",
+    "api": "cascade_api.main",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class RunningApp:
+    """A started app."""
+
+    settings: ServeSettings
+    urls: StackUrls
+    supervisor: Supervisor
+    stack: EmbeddedStack
+
+    @property
+    def url(self) -> str:
+        """The app's URL on this machine."""
+        return f"http://127.0.0.1:{self.settings.port}"
+
+
+def embedded_stack(settings: ServeSettings) -> EmbeddedStack:
+    """The embedded servers that `settings` leave to us."""
+    external_s3 = None
+    if settings.s3_endpoint is not None:
+        secret = settings.s3_secret_key
+        external_s3 = S3Access(
+            endpoint=settings.s3_endpoint,
+            access_key=settings.s3_access_key,
+            secret_key=secret.get_secret_value() if secret else None,
+            bucket=settings.s3_bucket,
+            internal_bucket=f"{settings.s3_bucket}-internal",
+        )
+    return EmbeddedStack(
+        settings.data_dir,
+        s3_port=settings.s3_port,
+        bucket=settings.s3_bucket,
+        internal_bucket=f"{settings.s3_bucket}-internal",
+        anonymous=settings.s3_anonymous,
+        external_nats_url=settings.nats_url,
+        external_database_url=settings.database_url.get_secret_value() if settings.database_url else None,
+        external_s3=external_s3,
+    )
+
+
+@asynccontextmanager
+async def running(
+    settings: ServeSettings, *, only: tuple[str, ...] = STOP_ORDER, log_to: int | None = None
+) -> AsyncIterator[RunningApp]:
+    """Start the servers and the services; stop them in order at the end of the block.
+
+    An error of a server or a service that restarts do not cure ends the block.
+    """
+    stack = embedded_stack(settings)
+    async with stack:
+        services = [
+            Service(name, MODULES[name], environment_of(name, settings, stack))
+            for name in STOP_ORDER
+            if name in only
+        ]
+        supervisor = Supervisor(services, log_to=log_to)
+        watching = asyncio.create_task(supervisor.run())
+        owner = asyncio.current_task()
+
+        def on_end(task: "asyncio.Task[None]") -> None:
+            if not task.cancelled() and task.exception() is not None and owner is not None:
+                owner.cancel()
+
+        watching.add_done_callback(on_end)
+        try:
+            yield RunningApp(settings, stack.urls, supervisor, stack)
+        finally:
+            await supervisor.stop()
+            watching.cancel()
+            await asyncio.gather(watching, return_exceptions=True)
+
+
+def environment_of(name: str, settings: ServeSettings, stack: EmbeddedStack) -> dict[str, str]:
+    """The environment of one service: what it needs and no secret beyond that."""
+    urls = stack.urls
+    environment = {key: os.environ[key] for key in _PASSED_ON if key in os.environ}
+    environment["PYTHONUNBUFFERED"] = "1"
+    environment["CASCADE_NATS_URL"] = urls.nats_url
+    if name in ("api", "ingest", "launcher", "requestsim"):
+        environment |= _bucket_environment(settings, urls.s3)
+    if name in ("ingest", "launcher", "api"):
+        environment["CASCADE_DATA_DIR"] = str(settings.data_dir.absolute())
+        environment["CASCADE_ACCELSIM_DIR"] = str(settings.resolved_accelsim_dir())
+    if name in ("api", "launcher"):
+        if settings.token is not None:
+            environment["CASCADE_TOKEN"] = settings.token.get_secret_value()
+        if settings.no_auth:
+            environment["CASCADE_NO_AUTH"] = "1"
+    if name == "api":
+        environment |= {
+            "CASCADE_DATABASE_URL": urls.database_url,
+            "CASCADE_HOST": settings.host,
+            "CASCADE_PORT": str(settings.port),
+            "CASCADE_OPENAI_WAIT_S": str(settings.openai_wait_s),
+            "CASCADE_WEB_DIR": str(bundled.WEB_BUILD),
+        }
+        if settings.workspace is not None:
+            environment["CASCADE_WORKSPACE"] = settings.workspace
+    if name == "launcher":
+        environment |= {
+            "CASCADE_SIMS": settings.sims,
+            "CASCADE_SIM_CMD": settings.resolved_sim_cmd(),
+            "CASCADE_PUBLIC_URL": public_url(settings),
+            "CASCADE_HEARTBEAT_TIMEOUT_S": str(settings.heartbeat_timeout_s),
+        }
+        environment |= {
+            key: value for key, value in os.environ.items() if key.startswith(("SAIL_", "MODAL_", "KUBE"))
+        }
+    if name == "ingest" and settings.postprocess_cmd is not None:
+        environment["CASCADE_POSTPROCESS_CMD"] = settings.postprocess_cmd
+    return environment
+
+
+def _bucket_environment(settings: ServeSettings, s3: S3Access) -> dict[str, str]:
+    environment = {
+        "CASCADE_S3_ENDPOINT": s3.endpoint,
+        "CASCADE_S3_BUCKET": s3.bucket,
+        "CASCADE_S3_INTERNAL_BUCKET": s3.internal_bucket,
+        "CASCADE_S3_PREFIX": settings.s3_prefix,
+        "CASCADE_S3_PUBLIC_URL": settings.s3_public_url or _public_s3(settings, s3),
+    }
+    if s3.access_key is not None and s3.secret_key is not None:
+        environment |= {"CASCADE_S3_ACCESS_KEY": s3.access_key, "CASCADE_S3_SECRET_KEY": s3.secret_key}
+    return environment
+
+
+def public_url(settings: ServeSettings) -> str:
+    """Where sims reach the app."""
+    return settings.public_url or f"http://127.0.0.1:{settings.port}"
+
+
+def _public_s3(settings: ServeSettings, s3: S3Access) -> str:
+    port = urlsplit(s3.endpoint).port
+    host = urlsplit(public_url(settings)).hostname
+    return f"http://{host}:{port}" if settings.s3_endpoint is None else s3.endpoint

@@ -1,0 +1,267 @@
+"""`cascade demo`: the main job on real parts, with the bundled trace, watched as it happens."""
+
+import asyncio
+import os
+import secrets
+import signal
+import statistics
+import sys
+import tempfile
+import time
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import httpx
+import typer
+from cascade_client.upload import UploadError, upload_trace
+from cascade_core import telemetry
+from cascade_core.settings import TelemetrySettings
+from pydantic import SecretStr
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+from rich.table import Table
+
+from cascade_cli import app_stack, bundled
+from cascade_cli.embedded.errors import EmbeddedServerError
+from cascade_cli.embedded.process import free_ports
+from cascade_cli.output import console, duration, fail, print_json, stderr
+from cascade_cli.serve_settings import ServeSettings
+
+RUN_NAME = "demo"
+READY_TIMEOUT_S = 60.0
+RUN_TIMEOUT_S = 300.0
+POLL_S = 0.2
+CONFIGS = {
+    "replay": (("SM80_A100", 2), ("SM80_A30", 2)),
+    "estimate": (("SM80_A100", 1), ("SM80_A100_40GB", 1), ("SM80_A30", 1)),
+}
+NOTES = {
+    "replay": "These numbers are replayed from a recorded Accel-Sim log of BabelStream on an RTX 3070. They do not "
+    "describe the uploaded trace, and the configs cannot be compared from them.",
+    "estimate": "These numbers are estimated by Cascade's analytical model from the bundled trace; no simulator ran.",
+}
+
+
+@dataclass(slots=True)
+class Stages:
+    """How long each part of the demo took. [s]"""
+
+    seconds: dict[str, float] = field(default_factory=dict)
+
+    @asynccontextmanager
+    async def timed(self, name: str) -> AsyncIterator[None]:
+        """Time the block as `name`."""
+        started = time.monotonic()
+        try:
+            yield
+        finally:
+            self.seconds[name] = round(time.monotonic() - started, 3)
+
+
+def run_demo(*, as_json: bool, engine: str, data_dir: Path | None, stay: bool | None) -> int:
+    """Run the demo; returns the exit code: 0 only if every sim succeeded."""
+    if engine not in CONFIGS:
+        fail(f"there is no engine {engine!r}", "choose estimate or replay")
+    stays = sys.stdout.isatty() and not as_json if stay is None else stay
+    with tempfile.TemporaryDirectory(prefix="cascade-demo-") as scratch:
+        directory = (data_dir or Path(scratch)).absolute()
+        directory.mkdir(parents=True, exist_ok=True)
+        log_path = directory / "demo.log"
+        try:
+            return asyncio.run(_demo(directory, log_path, engine=engine, as_json=as_json, stays=stays))
+        except (EmbeddedServerError, UploadError) as error:
+            fail(str(error), f"the services' output is in {log_path}" if data_dir else "")
+        except TimeoutError as error:
+            fail(str(error) or "the demo took too long", "run it with --data-dir and read demo.log there")
+
+
+def _settings(directory: Path, engine: str) -> ServeSettings:
+    port, s3_port = free_ports(2)
+    worker = f"{sys.executable} -m cascade_worker"
+    command = (
+        f"{worker} --replay {bundled.REPLAY_LOG}" if engine == "replay" else f"{worker} --engine estimate"
+    )
+    return ServeSettings(
+        token=SecretStr(os.environ.get("CASCADE_TOKEN") or secrets.token_urlsafe(16)),
+        data_dir=directory,
+        accelsim_dir=bundled.CONFIGS,
+        sim_cmd=command,
+        host="127.0.0.1",
+        port=port,
+        s3_port=s3_port,
+        samples=False,
+        public_url=f"http://127.0.0.1:{port}",
+        nats_url=None,
+        database_url=None,
+        s3_endpoint=None,
+    )
+
+
+async def _demo(directory: Path, log_path: Path, *, engine: str, as_json: bool, stays: bool) -> int:
+    settings = _settings(directory, engine)
+    stages = Stages()
+    with log_path.open("ab") as log:
+        telemetry.configure(TelemetrySettings(log_level="ERROR"), service="demo")
+        started = time.monotonic()
+        async with app_stack.running(settings, log_to=log.fileno()) as app:
+            token = settings.token.get_secret_value() if settings.token else ""
+            async with httpx.AsyncClient(
+                base_url=app.url, headers={"Authorization": f"Bearer {token}"}, timeout=30
+            ) as client:
+                await _healthy(client)
+                stages.seconds["start"] = round(time.monotonic() - started, 3)
+                async with stages.timed("upload"):
+                    await _upload(app)
+                async with stages.timed("ready"):
+                    await _trace_ready(client)
+                async with stages.timed("simulate"):
+                    run = await _simulate(client, engine, quiet=as_json)
+                async with stages.timed("results"):
+                    summary = await _summary(client, run, engine)
+                summary["seconds"] = stages.seconds
+                summary["url"] = f"{app.url}/runs/{run['id']}#token={token}"
+                if as_json:
+                    print_json(summary)
+                else:
+                    _show(summary)
+                if stays:
+                    await _until_interrupted()
+    return 0 if summary["state"] == "succeeded" else 1
+
+
+async def _healthy(client: httpx.AsyncClient) -> None:
+    async def probe() -> bool:
+        try:
+            return (await client.get("/api/ready")).status_code == 200
+        except httpx.TransportError:
+            return False
+
+    await _until(probe, READY_TIMEOUT_S, "the app did not become healthy in time")
+
+
+async def _upload(app: app_stack.RunningApp) -> None:
+    s3 = app.urls.s3
+    # Unsigned, like a profiler that knows nothing but the endpoint.
+    await upload_trace(
+        bundled.DEMO_TRACE,
+        endpoint=s3.endpoint,
+        bucket=s3.bucket,
+        prefix=app.settings.s3_prefix,
+        run_name=RUN_NAME,
+        meta={},
+    )
+
+
+async def _trace_ready(client: httpx.AsyncClient) -> None:
+    async def probe() -> bool:
+        reply = await client.get(f"/api/traces/{RUN_NAME}")
+        if reply.status_code == 200 and reply.json()["state"] == "failed":
+            fail(f"the demo trace failed: {reply.json()['error']}")
+        return reply.status_code == 200 and reply.json()["state"] == "ready"
+
+    await _until(probe, READY_TIMEOUT_S, "the demo trace did not become ready in time")
+
+
+async def _simulate(client: httpx.AsyncClient, engine: str, *, quiet: bool) -> dict[str, Any]:
+    entries = [{"gpu_config": name, "count": count} for name, count in CONFIGS[engine]]
+    reply = await client.post("/api/runs", json={"trace_id": RUN_NAME, "entries": entries})
+    if reply.status_code != 201:
+        fail(f"the run could not be created: {reply.text}")
+    run: dict[str, Any] = reply.json()
+    columns = (
+        TextColumn("{task.description}"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TextColumn("kernels"),
+        TimeElapsedColumn(),
+    )
+    with Progress(*columns, console=stderr, disable=quiet) as progress:
+        bars = {
+            sim["id"]: progress.add_task(f"{sim['gpu_config']} · replica {sim['replica']}", total=None)
+            for sim in run["sims"]
+        }
+
+        async def probe() -> bool:
+            nonlocal run
+            run = (await client.get(f"/api/runs/{run['id']}")).json()
+            for sim in run["sims"]:
+                ended = sim["state"] in ("succeeded", "failed", "cancelled")
+                total = sim["kernels_done"] if ended else max(sim["kernels_total"], sim["kernels_done"])
+                progress.update(bars[sim["id"]], completed=sim["kernels_done"], total=total or None)
+            return bool(run["state"] != "active")
+
+        await _until(probe, RUN_TIMEOUT_S, "the run did not end in time")
+    return run
+
+
+async def _summary(client: httpx.AsyncClient, run: dict[str, Any], engine: str) -> dict[str, Any]:
+    kernels = (await client.get(f"/api/runs/{run['id']}/kernels")).json()
+    totals: dict[str, float] = {}
+    for kernel in kernels:
+        if kernel["sim_time_ns"] is not None:
+            totals[kernel["sim_id"]] = totals.get(kernel["sim_id"], 0.0) + kernel["sim_time_ns"]
+    configs: dict[str, dict[str, Any]] = {}
+    for sim in run["sims"]:
+        entry = configs.setdefault(
+            sim["gpu_config"], {"states": [], "totals_ns": [], "gpu_tot_sim_cycle": []}
+        )
+        entry["states"].append(sim["state"])
+        entry["gpu_tot_sim_cycle"].append(sim["latest"]["gpu_tot_sim_cycle"])
+        if sim["state"] == "succeeded" and sim["id"] in totals:
+            entry["totals_ns"].append(totals[sim["id"]])
+    for entry in configs.values():
+        values = entry.pop("totals_ns")
+        entry["total_sim_ns"] = statistics.median(values) if values else None
+        entry["lowest_ns"] = min(values, default=None)
+        entry["highest_ns"] = max(values, default=None)
+    return {
+        "run_id": run["id"],
+        "trace_id": run["trace_id"],
+        "state": run["state"],
+        "sim_counts": run["sim_counts"],
+        "sims": {sim["id"]: sim["state"] for sim in run["sims"]},
+        "engine": engine,
+        "note": NOTES[engine],
+        "configs": configs,
+    }
+
+
+def _show(summary: dict[str, Any]) -> None:
+    table = Table(title=f"{summary['run_id']} · {summary['state']} · {summary['engine']}")
+    for heading in ("config", "sims", "simulated time, median", "lowest", "highest", "cycles"):
+        table.add_column(heading, justify="left" if heading == "config" else "right")
+    for name, entry in summary["configs"].items():
+        cycles = [value for value in entry["gpu_tot_sim_cycle"] if value is not None]
+        table.add_row(
+            name,
+            str(len(entry["states"])),
+            duration(entry["total_sim_ns"]),
+            duration(entry["lowest_ns"]),
+            duration(entry["highest_ns"]),
+            f"{statistics.median(cycles):,.0f}" if cycles else "–",
+        )
+    console.print(table)
+    console.print(summary["note"], style="yellow")
+    stages = ", ".join(f"{name} {seconds:.1f} s" for name, seconds in summary["seconds"].items())
+    console.print(f"Took: {stages}")
+    console.print(f"Dashboard: {summary['url']}", soft_wrap=True)
+
+
+async def _until_interrupted() -> None:
+    typer.echo("Serving until Ctrl+C.", err=True)
+    stop = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        loop.add_signal_handler(number, stop.set)
+    await stop.wait()
+
+
+async def _until(probe: Any, timeout_s: float, problem: str) -> None:
+    try:
+        async with asyncio.timeout(timeout_s):
+            while not await probe():  # noqa: ASYNC110 - polls another process
+                await asyncio.sleep(POLL_S)
+    except TimeoutError:
+        raise TimeoutError(problem) from None

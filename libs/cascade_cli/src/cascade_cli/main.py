@@ -1,0 +1,72 @@
+"""The `cascade` command. Each subcommand imports what it needs when it runs, so that help and errors come at once."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+app = typer.Typer(
+    name="cascade",
+    help="Trace an LLM workload once, simulate it on many GPU configs, see where every number comes from.",
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    add_completion=False,
+)
+
+
+@app.command()
+def serve(
+    service: Annotated[
+        str | None, typer.Argument(help="One service alone (api, ingest, launcher, parser, requestsim).")
+    ] = None,
+    host: Annotated[
+        str | None, typer.Option(help="Address that the app listens on. [default: 0.0.0.0]")
+    ] = None,
+    port: Annotated[int | None, typer.Option(help="Port of the app. [default: 8000]")] = None,
+    s3_port: Annotated[
+        int | None, typer.Option(help="Port of the embedded S3 endpoint. [default: 9000]")
+    ] = None,
+    sims: Annotated[
+        str | None, typer.Option(help="Where sims run: local, kubernetes, sail or modal. [default: local]")
+    ] = None,
+) -> None:
+    """Run the app: the API, the dashboard, the S3 endpoint and all services, until Ctrl+C."""
+    from cascade_cli import serve as serving
+
+    if service is not None:
+        raise typer.Exit(serving.serve_one(service))
+    settings = serving.settings_with(host=host, port=port, s3_port=s3_port, sims=sims)
+    raise typer.Exit(serving.serve_all(settings))
+
+
+@app.command()
+def demo(
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON summary and nothing else.")] = False,
+    engine: Annotated[
+        str,
+        typer.Option(
+            help="What makes the numbers: estimate (of the bundled trace) or replay (a recorded log)."
+        ),
+    ] = "replay",
+    data_dir: Annotated[
+        Path | None, typer.Option(help="Keep everything here. [default: a temporary folder]")
+    ] = None,
+    stay: Annotated[
+        bool | None, typer.Option("--stay/--exit", help="Keep serving afterwards. [default: in a terminal]")
+    ] = None,
+) -> None:
+    """Show the main job, end to end, on embedded servers: upload a trace, launch sims, compare configs."""
+    from cascade_cli.demo import run_demo
+
+    raise typer.Exit(run_demo(as_json=as_json, engine=engine, data_dir=data_dir, stay=stay))
+
+
+@app.command(
+    context_settings={"allow_extra_args": True, "ignore_unknown_options": True, "help_option_names": []},
+    add_help_option=False,
+)
+def worker(context: typer.Context) -> None:
+    """Run one sim, as the launcher's environment says. Takes the flags of `python -m cascade_worker`."""
+    from cascade_worker.main import parse_arguments, run_worker
+
+    raise typer.Exit(run_worker(parse_arguments(context.args)))

@@ -1,0 +1,74 @@
+"""`cascade serve`: the whole app until Ctrl+C."""
+
+import asyncio
+import importlib
+import os
+import signal
+from collections.abc import Sequence
+from contextlib import suppress
+
+import typer
+from cascade_core import telemetry
+from cascade_core.settings import TelemetrySettings, load
+
+from cascade_cli import app_stack
+from cascade_cli.embedded.errors import EmbeddedServerError
+from cascade_cli.output import fail
+from cascade_cli.serve_settings import ServeSettings
+
+
+def settings_with(**overrides: object) -> ServeSettings:
+    """The settings of the environment with the flags that were given on top."""
+    for name, value in overrides.items():
+        if value is not None:
+            os.environ[f"CASCADE_{name.upper()}"] = str(value)
+    return load(ServeSettings)
+
+
+def serve_one(service: str) -> int:
+    """Run a single service in this process, on servers given by their URLs."""
+    if service not in app_stack.MODULES:
+        fail(f"there is no service {service!r}", f"choose one of {', '.join(sorted(app_stack.MODULES))}")
+    return int(importlib.import_module(app_stack.MODULES[service]).main())
+
+
+def serve_all(settings: ServeSettings) -> int:
+    """Run everything until SIGINT or SIGTERM; returns the exit code."""
+    telemetry.configure(load(TelemetrySettings), service="serve")
+    try:
+        asyncio.run(_serve(settings))
+    except EmbeddedServerError as error:
+        fail(str(error))
+    return 0
+
+
+async def _serve(settings: ServeSettings) -> None:
+    stop = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        loop.add_signal_handler(number, stop.set)
+    async with app_stack.running(settings) as app:
+        _announce(app)
+        tasks: Sequence[asyncio.Task[object]] = [
+            asyncio.create_task(stop.wait()),
+            asyncio.create_task(app.stack.failed())
+            if app.stack.servers
+            else asyncio.create_task(stop.wait()),
+        ]
+        done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+        for task in tasks:
+            task.cancel()
+        with suppress(asyncio.CancelledError):
+            for task in done:
+                task.result()
+
+
+def _announce(app: app_stack.RunningApp) -> None:
+    settings = app.settings
+    typer.echo(f"data:  {settings.data_dir.absolute()}", err=True)
+    typer.echo(
+        f"s3:    {app.urls.s3.endpoint} (bucket {settings.s3_bucket}, prefix {settings.s3_prefix}, path-style"
+        f"{', unsigned' if settings.s3_anonymous and settings.s3_endpoint is None else ''})",
+        err=True,
+    )
+    typer.echo(f"sims:  {settings.sims}, {settings.resolved_sim_cmd()}", err=True)

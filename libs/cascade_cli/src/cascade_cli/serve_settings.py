@@ -1,0 +1,106 @@
+"""What `cascade serve` reads from the environment. Flags replace single values."""
+
+import shlex
+import sys
+from pathlib import Path
+
+from pydantic import Field, SecretStr, model_validator
+from pydantic_settings import BaseSettings, SettingsConfigDict
+
+from cascade_cli import bundled
+
+DEFAULT_ACCELSIM_DIR = Path("/opt/accel-sim-framework")
+ACCELSIM_BINARY = Path("gpu-simulator") / "bin" / "release" / "accel-sim.out"
+
+
+class ServeSettings(BaseSettings):
+    """The whole app on one machine."""
+
+    model_config = SettingsConfigDict(
+        env_prefix="CASCADE_", frozen=True, extra="ignore", env_ignore_empty=True, populate_by_name=True
+    )
+
+    token: SecretStr | None = Field(
+        default=None,
+        description="The shared bearer token. The UI and every sim send it. "
+        "The app refuses to start without it unless CASCADE_NO_AUTH is set.",
+    )
+    no_auth: bool = Field(
+        default=False,
+        description="Local development only: any request is accepted. Never set it where others reach.",
+    )
+    data_dir: Path = Field(
+        default=Path("data"), description="Where the embedded servers, local traces and scratch files live."
+    )
+    accelsim_dir: Path | None = Field(
+        default=None,
+        description="Accel-Sim checkout whose GPU configs are offered. Default: /opt/accel-sim-framework where it "
+        "exists, else the bundled configs.",
+    )
+    sim_cmd: str | None = Field(
+        default=None,
+        description="The command each sim runs. Default: `cascade worker` where Accel-Sim's binary is found, "
+        "else the analytical estimate, `cascade worker --engine estimate`.",
+    )
+    postprocess_cmd: str | None = Field(
+        default=None,
+        description="Accel-Sim's trace post-processor. Default: the one under CASCADE_ACCELSIM_DIR.",
+    )
+    heartbeat_timeout_s: float = Field(
+        default=60,
+        gt=0,
+        description="Seconds without a heartbeat before a sim becomes lost; failed after 10 times.",
+    )
+    openai_wait_s: float = Field(
+        default=3600, gt=0, description="Seconds that /v1 and /api/scenarios wait for step timing before 504."
+    )
+    run_s3: bool = Field(default=True, description="Whether the embedded S3 endpoint is started.")
+    workspace: str | None = Field(default=None, description="The workspace's name, shown in the UI's rail.")
+    samples: bool = Field(default=True, description="Whether the bundled samples are seeded on start.")
+    public_url: str | None = Field(
+        default=None, description="The URL sims use to reach the app. Default: http://127.0.0.1 and the port."
+    )
+    s3_bucket: str = Field(default="cascade", description="The bucket the profiler uploads to.")
+    s3_prefix: str = Field(default="accelsim-traces", description="The key prefix traces live under.")
+    s3_public_url: str | None = Field(default=None, description="The S3 endpoint the profiler uploads to.")
+    s3_anonymous: bool = Field(
+        default=True, description="Whether the embedded S3 endpoint takes unsigned uploads into the bucket."
+    )
+    nats_url: str | None = Field(
+        default=None, description="External NATS with JetStream instead of the embedded one."
+    )
+    database_url: SecretStr | None = Field(
+        default=None, description="External Postgres instead of the embedded one."
+    )
+    s3_endpoint: str | None = Field(default=None, description="External S3 instead of the embedded one.")
+    s3_access_key: str | None = Field(default=None, description="Access key of the external S3.")
+    s3_secret_key: SecretStr | None = Field(default=None, description="Secret key of the external S3.")
+    host: str = Field(default="0.0.0.0", description="Address that the app listens on.")  # noqa: S104 - spec
+    port: int = Field(default=8000, ge=0, le=65535, description="Port of the app.")
+    s3_port: int = Field(default=9000, ge=0, le=65535, description="Port of the embedded S3 endpoint.")
+    sims: str = Field(
+        default="local",
+        pattern="^(local|kubernetes|sail|modal)$",
+        description="Where sims run: local, kubernetes, sail or modal.",
+    )
+
+    @model_validator(mode="after")
+    def _token_or_no_auth(self) -> "ServeSettings":
+        if self.no_auth or (self.token is not None and self.token.get_secret_value()):
+            return self
+        raise ValueError("is not set. Set it, or set CASCADE_NO_AUTH=1 to serve without a token")
+
+    def resolved_accelsim_dir(self) -> Path:
+        """The Accel-Sim directory that is used."""
+        if self.accelsim_dir is not None:
+            return self.accelsim_dir
+        return DEFAULT_ACCELSIM_DIR if DEFAULT_ACCELSIM_DIR.is_dir() else bundled.CONFIGS
+
+    def resolved_sim_cmd(self) -> str:
+        """The simulator command that is used."""
+        if self.sim_cmd is not None:
+            return self.sim_cmd
+        worker = f"{shlex.quote(sys.executable)} -m cascade_worker"
+        if (self.resolved_accelsim_dir() / ACCELSIM_BINARY).is_file():
+            return worker
+        return f"{worker} --engine estimate"
