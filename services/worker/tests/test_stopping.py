@@ -110,6 +110,14 @@ def test_every_call_carries_the_attempt_and_a_nonce_of_the_process(
     assert len(nonce) == 16
 
 
+def test_a_start_by_hand_names_no_attempt(
+    gateway: FakeGateway, start_worker: StartWorker, play: Play
+) -> None:
+    play("rtx3070-babelstream")
+    assert start_worker().wait(30) == 0
+    assert gateway.attempts == set()
+
+
 def test_sigterm_ends_the_simulator_and_says_so(
     gateway: FakeGateway, start_worker: StartWorker, play: Play, pid_file: Path
 ) -> None:

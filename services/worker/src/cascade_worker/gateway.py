@@ -1,9 +1,9 @@
 """The gateway as the worker sees it: five calls over HTTP, each safe to repeat.
 
-Every call carries `X-Cascade-Attempt: <attempt>.<nonce of this process>`, so that the gateway can tell two
-starts of one sim apart and fence one of them off. A 5xx, a lost connection and an unreadable reply are
-retried with growing pauses; a 4xx never is (spec: simulator, Retries are safe). httpx and tenacity do not
-leave this module.
+Where the launcher gave an attempt id, every call carries `X-Cascade-Attempt: <attempt>.<nonce of this
+process>`, so that the gateway can tell two starts of one sim apart and fence one of them off. A 5xx, a lost
+connection and an unreadable reply are retried with growing pauses; a 4xx never is (spec: simulator, Retries
+are safe). httpx and tenacity do not leave this module.
 """
 
 import ipaddress
@@ -60,13 +60,13 @@ class Identity:
     """Who is calling: the sim, the launcher's attempt id, and a nonce that no second process shares."""
 
     sim_id: str
-    attempt: str = "0"
+    attempt: str | None = None
     nonce: str = field(default_factory=lambda: secrets.token_hex(8))
 
     @property
-    def header(self) -> str:
-        """The value of the attempt header."""
-        return f"{self.attempt}.{self.nonce}"
+    def header(self) -> str | None:
+        """The value of the attempt header; None where no launcher named this start, as in a start by hand."""
+        return None if self.attempt is None else f"{self.attempt}.{self.nonce}"
 
 
 class Gateway:
@@ -190,7 +190,7 @@ class Gateway:
 
 def open_client(*, base_url: str, token: str, identity: Identity) -> httpx.AsyncClient:
     """The HTTP client of one worker. The caller closes it."""
-    headers = {ATTEMPT_HEADER: identity.header}
+    headers = {} if identity.header is None else {ATTEMPT_HEADER: identity.header}
     if token:
         headers["Authorization"] = f"Bearer {token}"
     return httpx.AsyncClient(

@@ -169,7 +169,9 @@ async def _beat(gateway: Gateway, *, switch: StopSwitch, interval_s: float) -> N
 def _obey(ack: HeartbeatAck, switch: StopSwitch) -> bool:
     """Whether the gateway's answer ends this sim."""
     if ack.cancel:
-        switch.set(Stop(StopReason.CANCELLED, "the run was cancelled", exit_code=0))
+        # Also the answer to a start that is fenced off; the sim is not cancelled then.
+        why = "the run was cancelled" if ack.state == "cancelled" else f"told to stop; the sim is {ack.state}"
+        switch.set(Stop(StopReason.CANCELLED, why, exit_code=0))
     elif ack.state in _FINAL_STATES:
         switch.set(Stop(StopReason.ALREADY_OVER, f"the sim is already {ack.state}", exit_code=0))
     else:

@@ -74,9 +74,9 @@ class WorkerSettings(BaseSettings):
     accelsim_dir: Path | None = Field(
         default=None, description="Where Accel-Sim and its configs live. Not needed to replay a log."
     )
-    attempt: Annotated[str, AfterValidator(_plain_token)] = Field(
-        default="0",
-        description="The launcher's id for this start, sent back so that a second one is fenced off.",
+    attempt: Annotated[str, AfterValidator(_plain_token)] | None = Field(
+        default=None,
+        description="The launcher's id for this start, sent back so that a second start is fenced off.",
     )
     tmp_dir: Path = Field(
         default_factory=lambda: Path(tempfile.gettempdir()),

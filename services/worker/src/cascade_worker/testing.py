@@ -6,6 +6,7 @@ It holds one app's state (heartbeats, chunks, files, step timing, in order of ar
 
 import json
 import re
+import secrets
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -36,7 +37,9 @@ class Fault:
 class FakeGateway:
     """The state that the contract leads to. Read it from the test while the server runs, or afterwards."""
 
-    sim_id: str = "sim-6b4c91e71437"
+    sim_id: str = field(default_factory=lambda: f"sim-{secrets.token_hex(6)}")
+    """New for every test: a launcher on the same machine ends processes by the sim id in their
+    environment."""
     token: str = "test-token"  # noqa: S105  # nobody else knows it
     cancel: bool = False
     state: str = "launching"
