@@ -1,1 +1,35 @@
-"""Analytical estimate of kernel cycles from SASS traces and a GPU config."""
+"""Estimate of kernel cycles from SASS traces and a GPU config, with its error stated.
+
+Pure core, readers at the edge: `read_trace` and `GpuSpec.from_config` parse, `estimate_kernel` and
+`estimate_trace` answer, `accelsim_log` writes the answer in the simulator's form, `bench_estimate` measures
+how wrong it is.
+"""
+
+from cascade_estimate.bench import bench_estimate
+from cascade_estimate.config import GpuSpec
+from cascade_estimate.errors import ConfigError, EstimateError, TraceFormatError
+from cascade_estimate.estimate import MODEL_VERSION, KernelEstimate, estimate_kernel
+from cascade_estimate.l2state import WarmL2
+from cascade_estimate.log import ENGINE, accelsim_log
+from cascade_estimate.trace import KernelTrace, TraceHeader, read_trace
+from cascade_estimate.tracedir import Progress, estimate_trace, iter_estimates
+
+__all__ = [
+    "ENGINE",
+    "MODEL_VERSION",
+    "ConfigError",
+    "EstimateError",
+    "GpuSpec",
+    "KernelEstimate",
+    "KernelTrace",
+    "Progress",
+    "TraceFormatError",
+    "TraceHeader",
+    "WarmL2",
+    "accelsim_log",
+    "bench_estimate",
+    "estimate_kernel",
+    "estimate_trace",
+    "iter_estimates",
+    "read_trace",
+]

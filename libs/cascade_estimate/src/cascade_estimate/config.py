@@ -1,0 +1,306 @@
+"""The GPU as the model sees it, read from a gpgpusim.config with its trace.config.
+
+Every field names the option that it comes from. Missing options that the model cannot do without are an
+error that names the key; options with a sound fallback leave a note.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+from cascade_accelsim.configs import parse_options
+
+from cascade_estimate.errors import ConfigError
+from cascade_estimate.opcodes import Unit
+
+_SECTOR = 32
+
+
+@dataclass(frozen=True, slots=True)
+class Cache:
+    """One cache's geometry (`-gpgpu_cache:dl1`, `-gpgpu_cache:dl2` of one slice)."""
+
+    sets: int
+    line_bytes: int
+    ways: int
+    mshr_entries: int
+    mshr_merges: int
+    miss_queue: int
+
+    @property
+    def size_bytes(self) -> int:
+        """Capacity in bytes."""
+        return self.sets * self.line_bytes * self.ways
+
+
+@dataclass(frozen=True, slots=True)
+class Timing:
+    """DRAM timing in DRAM command cycles (`-gpgpu_dram_timing_opt`)."""
+
+    banks: int
+    ccd: int
+    rrd: int
+    rcd: int
+    ras: int
+    rp: int
+    rc: int
+    cl: int
+    wl: int
+    bank_groups: int
+    ccdl: int
+
+
+@dataclass(frozen=True, slots=True)
+class GpuSpec:
+    """A GPU config. Clocks are in MHz, latencies in core cycles unless the name says otherwise."""
+
+    arch: str
+    core_mhz: float
+    icnt_mhz: float
+    l2_mhz: float
+    dram_mhz: float
+    clusters: int
+    cores_per_cluster: int
+    launch_latency: int
+    block_launch_latency: int
+    threads_per_core: int
+    blocks_per_core: int
+    registers_per_core: int
+    shared_bytes_per_core: int
+    schedulers: int
+    latency: tuple[int, ...]
+    interval: tuple[int, ...]
+    collectors_per_scheduler: int
+    bank_reads_per_step: int
+    read_steps_per_cycle: int
+    adaptive_l1: bool
+    shared_options_kb: tuple[int, ...]
+    unified_l1_kb: int
+    l1: Cache
+    l1_latency: int
+    l1_banks: int
+    l1_bypass_global: bool
+    shared_latency: int
+    shared_banks: int
+    channels: int
+    slices_per_channel: int
+    partition_hash: int
+    l2: Cache
+    l2_latency: int
+    dram_latency: int
+    dram_atom_bytes: int
+    dram_burst_cycles: float
+    dram_timing: Timing
+    address_mapping: str
+    notes: tuple[str, ...]
+
+    @property
+    def cores(self) -> int:
+        """Streaming multiprocessors."""
+        return self.clusters * self.cores_per_cluster
+
+    @property
+    def slices(self) -> int:
+        """L2 slices (sub-partitions)."""
+        return self.channels * self.slices_per_channel
+
+    @classmethod
+    def from_config(cls, text: str, trace_config: str = "") -> GpuSpec:
+        """Read a config.
+
+        Args:
+            text: gpgpusim.config; it may hold the options of trace.config too.
+            trace_config: trace.config, read after `text`, so that it wins where both set an option.
+
+        Raises:
+            ConfigError: naming the key that is missing or has the wrong form.
+        """
+        options = _Options(parse_options(text + "\n" + trace_config))
+        return _spec(options)
+
+
+class _Options:
+    """Typed access to options; collects a note for each fallback."""
+
+    def __init__(self, options: dict[str, str]) -> None:
+        self._options = options
+        self.notes: list[str] = []
+
+    def text(self, key: str, fallback: str | None = None) -> str:
+        value = self._options.get(key)
+        if value:
+            return value
+        if value is not None:
+            raise ConfigError(key, "the option has no value")
+        if fallback is None:
+            raise ConfigError(key, "the config does not set it and the estimate cannot do without it")
+        return fallback
+
+    def integers(self, key: str, fallback: str | None = None, *, noted: bool = False) -> list[int]:
+        if noted and key not in self._options:
+            self.notes.append(f"{key} is not set: {fallback} assumed")
+        value = self.text(key, fallback)
+        try:
+            return [int(part) for part in re.split(r"[,:]", value) if part.strip()]
+        except ValueError:
+            raise ConfigError(key, f"whole numbers expected, found {value!r}") from None
+
+    def integer(self, key: str, fallback: int | None = None, *, least: int = 0, noted: bool = False) -> int:
+        values = self.integers(key, None if fallback is None else str(fallback), noted=noted)
+        if len(values) < 1 or values[0] < least:
+            raise ConfigError(
+                key, f"a whole number of at least {least} expected, found {self.text(key, '')!r}"
+            )
+        return values[0]
+
+
+def _cache(options: _Options, key: str) -> Cache:
+    value = options.text(key)
+    found = re.match(r"(?:[NS]:)?(\d+):(\d+):(\d+),[^,]*,[A-Z]:(\d+):(\d+),(\d+)", value)
+    if found is None:
+        raise ConfigError(
+            key,
+            f"<sector>:<sets>:<line>:<ways>,...,<mshr>:<entries>:<merges>,<queue> expected, found {value!r}",
+        )
+    sets, line, ways, entries, merges, queue = (int(part) for part in found.groups())
+    if 0 in (sets, line, ways, entries):
+        raise ConfigError(key, f"sizes of at least 1 expected, found {value!r}")
+    return Cache(sets, line, ways, entries, max(merges, 1), max(queue, 1))
+
+
+def _timing(options: _Options) -> Timing:
+    key = "-gpgpu_dram_timing_opt"
+    values: dict[str, int] = {}
+    for part in options.text(key).replace('"', "").split(":"):
+        name, equals, number = part.strip().partition("=")
+        if not equals or not number.strip().isdigit():
+            raise ConfigError(key, f"name=cycles pairs expected, found {part.strip()!r}")
+        values[name.strip()] = int(number)
+    try:
+        return Timing(
+            banks=max(values["nbk"], 1),
+            ccd=values["CCD"],
+            rrd=values["RRD"],
+            rcd=values["RCD"],
+            ras=values["RAS"],
+            rp=values["RP"],
+            rc=values["RC"],
+            cl=values["CL"],
+            wl=values.get("WL", 0),
+            bank_groups=max(values.get("nbkgrp", 1), 1),
+            ccdl=values.get("CCDL", values["CCD"]),
+        )
+    except KeyError as missing:
+        raise ConfigError(key, f"the timing {missing.args[0]} is missing") from None
+
+
+def _latencies(options: _Options) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    latency = [1] * len(Unit)
+    interval = [1] * len(Unit)
+
+    def put(unit: Unit, key: str, fallback: str) -> None:
+        values = options.integers(key, fallback, noted=True)
+        if len(values) < 2:
+            raise ConfigError(key, "<latency>,<initiation interval> expected")
+        # An interval of 0 (the 2026 Hopper config's tensor unit) would mean unlimited rate: the pipeline
+        # starts one a cycle.
+        latency[unit], interval[unit] = max(values[0], 1), max(values[1], 1)
+
+    named = {
+        "BRA": (Unit.BRANCH, "4,4"),
+        "TEX": (Unit.TEXTURE, "200,4"),
+        "TENSOR": (Unit.TENSOR, "32,32"),
+        "UDP": (Unit.UNIFORM, "4,1"),
+    }
+    put(Unit.INT, "-trace_opcode_latency_initiation_int", "4,2")
+    put(Unit.SP, "-trace_opcode_latency_initiation_sp", "4,2")
+    put(Unit.SFU, "-trace_opcode_latency_initiation_sfu", "21,8")
+    put(Unit.DP, "-trace_opcode_latency_initiation_dp", "8,4")
+    for number in range(1, 9):
+        unit_text = options.text(f"-specialized_unit_{number}", "")
+        name = unit_text.rsplit(",", 1)[-1].strip()
+        if name in named:
+            unit, fallback = named.pop(name)
+            put(unit, f"-trace_opcode_latency_initiation_spec_op_{number}", fallback)
+    for name, (unit, fallback) in named.items():
+        latency[unit], interval[unit] = (int(part) for part in fallback.split(","))
+        if name != "UDP":
+            options.notes.append(
+                f"no -specialized_unit_N is named {name}: latency,interval {fallback} assumed"
+            )
+    return tuple(latency), tuple(interval)
+
+
+def _clocks(options: _Options) -> tuple[float, float, float, float]:
+    key = "-gpgpu_clock_domains"
+    parts = options.text(key).split(":")
+    try:
+        values = [float(part) for part in parts[:4]]
+    except ValueError:
+        raise ConfigError(key, f"four clocks in MHz expected, found {':'.join(parts)!r}") from None
+    if len(values) < 4 or min(values) <= 0:
+        raise ConfigError(key, f"four clocks above 0 MHz expected, found {':'.join(parts)!r}")
+    return values[0], values[1], values[2], values[3]
+
+
+def _spec(options: _Options) -> GpuSpec:
+    core, icnt, l2_clock, dram_clock = _clocks(options)
+    latency, interval = _latencies(options)
+    major, minor = (
+        options.integer("-gpgpu_compute_capability_major", 0),
+        options.integer("-gpgpu_compute_capability_minor", 0),
+    )
+    schedulers = options.integer("-gpgpu_num_sched_per_core", least=1)
+    bus, burst = (
+        options.integer("-gpgpu_dram_buswidth", least=1),
+        options.integer("-gpgpu_dram_burst_length", least=1),
+    )
+    per_controller = options.integer("-gpgpu_n_mem_per_ctrlr", 1, least=1)
+    ratio = options.integer("-dram_data_command_freq_ratio", 2, least=1)
+    atom = bus * burst * per_controller
+    banks = options.integer("-gpgpu_num_reg_banks", 16, least=1)
+    shmem_default = options.integer("-gpgpu_shmem_size", least=0)
+    return GpuSpec(
+        arch=f"sm_{major}{minor}",
+        core_mhz=core,
+        icnt_mhz=icnt,
+        l2_mhz=l2_clock,
+        dram_mhz=dram_clock,
+        clusters=options.integer("-gpgpu_n_clusters", least=1),
+        cores_per_cluster=options.integer("-gpgpu_n_cores_per_cluster", 1, least=1),
+        launch_latency=options.integer("-gpgpu_kernel_launch_latency", 0),
+        block_launch_latency=options.integer("-gpgpu_TB_launch_latency", 0),
+        threads_per_core=options.integer("-gpgpu_shader_core_pipeline", least=32),
+        blocks_per_core=options.integer("-gpgpu_shader_cta", least=1),
+        registers_per_core=options.integer("-gpgpu_shader_registers", least=1),
+        shared_bytes_per_core=shmem_default,
+        schedulers=schedulers,
+        latency=latency,
+        interval=interval,
+        collectors_per_scheduler=max(
+            options.integer("-gpgpu_operand_collector_num_units_gen", 8) // schedulers, 1
+        ),
+        bank_reads_per_step=max(banks // schedulers, 1),
+        read_steps_per_cycle=options.integer("-gpgpu_reg_file_port_throughput", 1, least=1),
+        adaptive_l1=options.integer("-gpgpu_adaptive_cache_config", 0) > 0,
+        shared_options_kb=tuple(options.integers("-gpgpu_shmem_option", "0")),
+        unified_l1_kb=options.integer("-gpgpu_unified_l1d_size", 0),
+        l1=_cache(options, "-gpgpu_cache:dl1"),
+        l1_latency=options.integer("-gpgpu_l1_latency", least=1),
+        l1_banks=options.integer("-gpgpu_l1_banks", 1, least=1),
+        l1_bypass_global=options.integer("-gpgpu_gmem_skip_L1D", 0) > 0,
+        shared_latency=options.integer("-gpgpu_smem_latency", least=1),
+        shared_banks=options.integer("-gpgpu_shmem_num_banks", 32, least=1),
+        channels=options.integer("-gpgpu_n_mem", least=1),
+        slices_per_channel=options.integer("-gpgpu_n_sub_partition_per_mchannel", 1, least=1),
+        partition_hash=options.integer("-gpgpu_memory_partition_indexing", 0),
+        l2=_cache(options, "-gpgpu_cache:dl2"),
+        l2_latency=options.integer("-gpgpu_l2_rop_latency", least=0),
+        dram_latency=options.integer("-dram_latency", least=0),
+        dram_atom_bytes=atom,
+        dram_burst_cycles=burst / ratio * max(_SECTOR / atom, 1),
+        dram_timing=_timing(options),
+        address_mapping=options.text("-gpgpu_mem_addr_mapping"),
+        notes=tuple(options.notes),
+    )

@@ -1,0 +1,238 @@
+"""Instruction lines to decoded instructions.
+
+A trace repeats itself: the same instruction is issued by thousands of warps and differs only in its
+addresses. So everything but the first address is decoded once per distinct text and looked up afterwards.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from cascade_estimate.coalesce import LINE_SHIFT, Footprint, Pattern, lane_offsets
+from cascade_estimate.errors import TraceFormatError
+from cascade_estimate.opcodes import Kind, Unit, classify, memory_operand_expected
+
+_NO_FOOTPRINT = Footprint((), 0, (), 0, 0)
+
+
+class Instruction(NamedTuple):
+    """One warp instruction.
+
+    Attributes:
+        unit, kind: where it runs and what it does.
+        writes: destination registers. regs: all registers that it must find free (destinations and sources).
+        reads: distinct source registers, which the operand collector fetches.
+        lanes: active lanes.
+        width: bytes a lane.
+        pc: program counter, which groups the accesses of one static instruction.
+        group: for DEPBAR, how many younger copy groups may be outstanding.
+        line: 128-byte line of the first address, -1 without an address.
+        footprint: what it touches relative to `line`.
+    """
+
+    unit: int
+    kind: int
+    writes: tuple[int, ...]
+    regs: tuple[int, ...]
+    reads: int
+    lanes: int
+    width: int
+    pc: int
+    group: int
+    line: int
+    footprint: Footprint
+
+
+class _Head(NamedTuple):
+    """The text before the first address, decoded."""
+
+    unit: Unit
+    kind: Kind
+    writes: tuple[int, ...]
+    regs: tuple[int, ...]
+    reads: int
+    mask: int
+    width: int
+    mode: int
+    pc: int
+
+
+@dataclass(slots=True)
+class Decoder:
+    """Decodes the lines of one kernel.
+
+    Attributes:
+        unknown: opcodes that are not listed, with how often they were decoded.
+    """
+
+    source: str
+    lineinfo: bool = False
+    shared_window: tuple[int, int] = (0, 0)
+    unknown: dict[str, int] = field(default_factory=dict)
+    _lines: dict[bytes, Instruction] = field(default_factory=dict)
+    _heads: dict[bytes, _Head] = field(default_factory=dict)
+    _patterns: dict[tuple[int, int, int, bytes], Pattern] = field(default_factory=dict)
+
+    def decode(self, line: bytes) -> Instruction:
+        """Decode one instruction line (PC first, no block and warp prefix).
+
+        Raises:
+            TraceFormatError: without a line number, which the caller adds by `located`.
+        """
+        known = self._lines.get(line)
+        if known is not None:
+            return known
+        cut = line.find(b" 0x")
+        if cut < 0:
+            instruction = self._without_address(line)
+            self._lines[line] = instruction
+            return instruction
+        head = self._heads.get(line[:cut])
+        if head is None:
+            head = self._heads[line[:cut]] = self._head(line[:cut])
+        text, _, rest = line[cut + 3 :].partition(b" ")
+        try:
+            base = int(text, 16)
+        except ValueError:
+            raise TraceFormatError(
+                self.source, 0, f"the address 0x{text.decode(errors='replace')} is not hexadecimal"
+            ) from None
+        key = (head.mask, head.mode, head.width, rest if head.mode else line[cut:])
+        pattern = self._patterns.get(key)
+        if pattern is None:
+            pattern = self._patterns[key] = self._pattern(head, rest, base)
+        kind = head.kind
+        if kind >= Kind.GENERIC_LOAD:
+            kind = self._resolve(kind, base)
+        return Instruction(
+            head.unit,
+            kind,
+            head.writes,
+            head.regs,
+            head.reads,
+            head.mask.bit_count(),
+            head.width,
+            head.pc,
+            0,
+            base >> LINE_SHIFT,
+            pattern.at(base),
+        )
+
+    def block(self, warps: Iterable[tuple[int, tuple[bytes, ...]]], index: int) -> list[list[Instruction]]:
+        """Decode a block's warps. Raises TraceFormatError naming block, warp and instruction."""
+        known, decode = self._lines, self.decode
+        block: list[list[Instruction]] = []
+        for number, lines in warps:
+            decoded: list[Instruction] = []
+            try:
+                for line in lines:
+                    decoded.append(known.get(line) or decode(line))  # noqa: PERF401 - the count locates a fault
+            except TraceFormatError as error:
+                where = f"block {index}, warp {number}, instruction {len(decoded) + 1}"
+                raise TraceFormatError(self.source, 0, f"{where}: {error.problem}") from None
+            block.append(decoded)
+        return block
+
+    def accesses(
+        self, warps: Iterable[tuple[int, tuple[bytes, ...]]], index: int, most: int
+    ) -> list[list[Instruction]]:
+        """Decode only the first `most` instructions with an address of each warp."""
+        picked = (
+            (number, tuple([line for line in lines if b" 0x" in line][:most])) for number, lines in warps
+        )
+        return self.block(picked, index)
+
+    def _resolve(self, kind: Kind, address: int) -> Kind:
+        low, high = self.shared_window
+        if not low or low <= address < high:
+            return Kind.SHARED
+        if high and high <= address < high + (1 << 25):
+            return Kind.LOCAL_LOAD if kind is Kind.GENERIC_LOAD else Kind.LOCAL_STORE
+        return Kind.LOAD if kind is Kind.GENERIC_LOAD else Kind.STORE
+
+    def _pattern(self, head: _Head, rest: bytes, base: int) -> Pattern:
+        parts = rest.split()
+        try:
+            if head.mode == 0:
+                numbers = [int(part, 16) for part in parts[: head.mask.bit_count() - 1]]
+            else:
+                numbers = [int(part) for part in parts[:-1]]
+        except ValueError:
+            raise TraceFormatError(
+                self.source, 0, "an address list holds something that is not a number"
+            ) from None
+        needed = {0: head.mask.bit_count() - 1, 1: 1, 2: head.mask.bit_count() - 1}.get(head.mode)
+        if needed is None:
+            raise TraceFormatError(self.source, 0, f"address mode {head.mode} is not one of 0, 1, 2")
+        if len(numbers) < needed:
+            raise TraceFormatError(
+                self.source,
+                0,
+                f"{needed} numbers expected after the first address, found {len(numbers)}; is the line cut?",
+            )
+        return Pattern(lane_offsets(head.mask, head.mode, numbers, base), head.width)
+
+    def _without_address(self, line: bytes) -> Instruction:
+        fields = line.split()
+        head = self._head_of(fields, with_address=False)
+        if memory_operand_expected(head.kind) and head.mask and head.kind is not Kind.MEMBAR:
+            raise TraceFormatError(
+                self.source,
+                0,
+                f"{fields[-1].decode(errors='replace')!r}: a memory instruction without addresses",
+            )
+        group = 0
+        if head.kind is Kind.COPY_WAIT and fields[-1].lstrip(b"-").isdigit():
+            group = int(fields[-1])
+        return Instruction(
+            head.unit,
+            head.kind,
+            head.writes,
+            head.regs,
+            head.reads,
+            head.mask.bit_count(),
+            0,
+            head.pc,
+            group,
+            -1,
+            _NO_FOOTPRINT,
+        )
+
+    def _head(self, text: bytes) -> _Head:
+        return self._head_of(text.split(), with_address=True)
+
+    def _head_of(self, fields: list[bytes], *, with_address: bool) -> _Head:
+        try:
+            at = 1 if self.lineinfo else 0
+            pc, mask, count = int(fields[at], 16), int(fields[at + 1], 16), int(fields[at + 2])
+            at += 3
+            writes = tuple(_register(part) for part in fields[at : at + count])
+            at += count
+            opcode = fields[at].decode("ascii")
+            sources = int(fields[at + 1])
+            at += 2
+            reads = tuple(_register(part) for part in fields[at : at + sources])
+            at += sources
+            width = int(fields[at])
+            mode = int(fields[at + 1]) if with_address else 0
+        except (IndexError, ValueError):
+            shown = b" ".join(fields)[:80].decode(errors="replace")
+            raise TraceFormatError(self.source, 0, f"not an instruction line: {shown!r}") from None
+        if not opcode[:1].isalpha() or mask >> 32 or len(writes) != count or len(reads) != sources:
+            shown = b" ".join(fields)[:80].decode(errors="replace")
+            raise TraceFormatError(self.source, 0, f"not an instruction line: {shown!r}")
+        unit, kind, listed = classify(opcode)
+        if not listed:
+            name = opcode.split(".", 1)[0]
+            self.unknown[name] = self.unknown.get(name, 0) + 1
+        return _Head(
+            unit, kind, writes, tuple(dict.fromkeys(writes + reads)), len(set(reads)), mask, width, mode, pc
+        )
+
+
+def _register(text: bytes) -> int:
+    if text[:1] != b"R":
+        raise ValueError(text)
+    return int(text[1:])

@@ -1,0 +1,327 @@
+"""The memory system as one core meets it: L1, crossbar, L2 slices and DRAM channels shared with the other
+active cores.
+
+Resources are servers with a time at which they are next free. What this core asks for, the other active
+cores ask for too, so each request takes the slices and channels for as many cores as meet there; latency
+under load is the backlog that results.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+from cascade_estimate.addressing import AddressMap
+from cascade_estimate.coalesce import Footprint
+from cascade_estimate.config import GpuSpec
+from cascade_estimate.sharing import Access
+
+# Stages between the core and a slice, in core cycles: injection queue, crossbar and ejection each way, then
+# response queue, L1 fill and writeback. Together they explain the unloaded latency of dependent loads
+# (`chase` in the accuracy report).
+_REQUEST = 4
+_RESPONSE = 4
+_FILL = 4
+_WRITE_BUFFER = 500.0  # cycles of write-backs that the slices' and channels' queues hold
+_ROW_LINES = 16  # lines of a DRAM row that neighbouring accesses reach before it closes
+
+
+@dataclass(frozen=True, slots=True)
+class Surroundings:
+    """The rest of the machine during the kernel.
+
+    Attributes:
+        active: cores with work.
+        access: per program counter, how the blocks' accesses meet (sharers are counted in blocks).
+        warm: ranges of 128-byte lines that are in L2 before the kernel begins.
+        evicted_share: share of written sectors that go to DRAM because L2 overflows.
+        l2_lines: lines that this core's data may occupy in L2.
+    """
+
+    active: float
+    access: dict[int, Access]
+    warm: tuple[tuple[int, int], ...]
+    evicted_share: float
+    l2_lines: float
+
+
+@dataclass(slots=True)
+class Traffic:
+    """Busy core cycles of each resource and counts, for the explanation of an estimate."""
+
+    port_busy: float = 0.0
+    l2_busy: float = 0.0
+    dram_busy: float = 0.0
+    l1_sectors: int = 0
+    l1_misses: int = 0
+    l2_misses: int = 0
+    atomics: int = 0
+
+
+def crossbar_load(ratio: float) -> float:
+    """Highest load of an output of an input-queued crossbar with `ratio` inputs an output.
+
+    Head-of-line blocking under uniform traffic (Karol, Hluchyj and Morgan 1987): the heads of all queues
+    wait at the outputs, each an M/D/1 queue, so load + load^2 / (2 (1 - load)) = ratio; 0.586 for as many
+    inputs as outputs.
+    """
+    return 1.0 + ratio - math.hypot(1.0, ratio)
+
+
+class _Meeting:
+    """Costs of one static instruction's accesses, derived from how the cores' accesses meet."""
+
+    __slots__ = (
+        "answer_cost",
+        "channel_share",
+        "meeting",
+        "owed",
+        "send_cost",
+        "shared",
+        "sharers",
+        "slice_share",
+    )
+
+    def __init__(self, spec: GpuSpec, active: float, access: Access) -> None:
+        self.sharers = min(access.sharers, active)
+        self.meeting = min(access.meeting, self.sharers)
+        self.shared = self.sharers > 1.5
+        self.slice_share = active / access.slices
+        self.channel_share = active / access.channels
+        self.owed = 0.5
+        outputs = access.slices
+        self.send_cost = spec.cores_per_cluster / (crossbar_load(active / outputs) * outputs / active)
+        self.answer_cost = spec.cores_per_cluster / crossbar_load(outputs / active)
+
+
+@dataclass(slots=True)
+class _Line:
+    """A cached line: valid sectors, when the last fill arrives, and its place in the order of first
+    touches."""
+
+    valid: int
+    arrives: float
+    stamp: float = 0.0
+
+
+class Memory:
+    """One core's view of the memory system."""
+
+    def __init__(self, spec: GpuSpec, around: Surroundings, l1_bytes: int) -> None:
+        self.spec, self.around = spec, around
+        self.traffic = Traffic()
+        self._addresses = AddressMap(spec)
+        self._l1: dict[int, _Line] = {}
+        self._l1_lines = max(l1_bytes // 128, 1)
+        self._l2: dict[int, _Line] = {}
+        self._l2_stamp = 0.0
+        self._port = 0.0
+        self._answers = 0.0
+        self._pool_l2 = 0.0
+        self._pool_dram = 0.0
+        self._slices = [0.0] * spec.slices
+        self._channels = [0.0] * spec.channels
+        self._bank_cycles: dict[int, int] = {}
+        timing = spec.dram_timing
+        dram_cycle = spec.core_mhz / spec.dram_mhz
+        self._l2_cycle = spec.core_mhz / spec.l2_mhz
+        self._burst = spec.dram_burst_cycles * dram_cycle
+        self._activate = max(timing.rrd, timing.rc / timing.banks) * dram_cycle
+        self._dram_access = spec.dram_latency + (timing.rcd + timing.cl) * dram_cycle
+        self._request = _REQUEST + spec.l2_latency
+        # The L1 holds a lookup per bank and latency stage beside its miss queue; beyond that the load-store
+        # unit waits.
+        self._slack = spec.l1_latency * spec.l1_banks + spec.l1.miss_queue
+        everywhere = Access(1.0, 1.0, float(spec.slices), float(spec.channels))
+        self._default = _Meeting(spec, around.active, everywhere)
+        self._meetings = {pc: _Meeting(spec, around.active, access) for pc, access in around.access.items()}
+
+    def load(self, line: int, salt: int, footprint: Footprint, start: float, pc: int) -> tuple[float, int]:
+        """Time at which all lanes' data is there, and cycles that the load-store unit is taken."""
+        meeting = self._meetings.get(pc, self._default)
+        cycles = self._cycles_in_l1(footprint)
+        looked_up = start + self.spec.l1_latency
+        done = looked_up + cycles
+        lines = footprint.lines
+        dense = len(lines) < 2 or lines[-1][0] - lines[0][0] <= _ROW_LINES * len(lines)
+        l1, traffic, most = self._l1, self.traffic, self._l1_lines
+        traffic.l1_sectors += footprint.sectors
+        if not meeting.shared:
+            line += salt
+        for offset, mask in lines:
+            number = line + offset
+            entry = l1.get(number)
+            if entry is None:
+                need = mask
+                entry = l1[number] = _Line(0, 0.0)
+                if len(l1) > most:
+                    del l1[next(iter(l1))]
+            else:
+                need = mask & ~entry.valid
+                if len(l1) * 2 > most:
+                    del l1[number]
+                    l1[number] = entry
+            if need:
+                sectors = need.bit_count()
+                traffic.l1_misses += sectors
+                back = (
+                    self._beyond_l1(number, sectors, looked_up + 1.0, meeting, write=False, dense=dense)
+                    + _FILL
+                )
+                entry.valid |= need
+                entry.arrives = back
+                done = max(done, back)
+            elif entry.arrives > done:
+                done = entry.arrives
+        over = self._port - self._slack - (start + cycles)
+        if over > 0:
+            cycles += int(over)
+        return done, cycles
+
+    def store(self, line: int, salt: int, footprint: Footprint, start: float, pc: int) -> tuple[float, int]:
+        """Time at which the last acknowledgement is back, and cycles that the load-store unit is taken."""
+        meeting = self._meetings.get(pc, self._default)
+        cycles = self._cycles_in_l1(footprint)
+        first = start + self.spec.l1_latency + 1.0
+        l1, done = self._l1, first
+        if not meeting.shared:
+            line += salt
+        for offset, mask in footprint.lines:
+            number = line + offset
+            entry = l1.get(number)
+            if entry is None:
+                l1[number] = _Line(mask, 0.0)
+                if len(l1) > self._l1_lines:
+                    del l1[next(iter(l1))]
+            else:
+                entry.valid |= mask
+            back = self._beyond_l1(number, mask.bit_count(), first, meeting, write=True, dense=True)
+            done = max(done, back)
+        over = self._port - self._slack - (start + cycles)
+        if over > 0:
+            cycles += int(over)
+        return done, cycles
+
+    def atomic(self, line: int, salt: int, footprint: Footprint, start: float, pc: int) -> tuple[float, int]:
+        """The same for an atomic, which skips the L1 and goes as one request per colliding lane."""
+        meeting = self._meetings.get(pc, self._default)
+        if not meeting.shared:
+            line += salt
+        done = start
+        per_line = footprint.transactions / max(len(footprint.lines), 1)
+        self.traffic.atomics += footprint.transactions
+        for offset, mask in footprint.lines:
+            sectors = mask.bit_count()
+            back = self._beyond_l1(
+                line + offset, sectors, start, meeting, write=False, dense=True, weight=per_line / sectors
+            )
+            extra = per_line - sectors
+            if extra > 0:
+                self._port += extra
+                self._answers += extra
+                back = max(back, self._answers)
+            done = max(done, back)
+        return done + _FILL, max(int(self._port - start), 1)
+
+    def _cycles_in_l1(self, footprint: Footprint) -> int:
+        key = id(footprint)
+        found = self._bank_cycles.get(key)
+        if found is None:
+            found = self._bank_cycles[key] = footprint.bank_cycles(self.spec.l1_banks)
+        return found
+
+    def _absent(self, line: int, meeting: _Meeting) -> bool:
+        """Whether a read of `line` misses L2; keeps the order of first touches."""
+        entry = self._l2.get(line)
+        if entry is None:
+            self._l2[line] = _Line(0, 0.0, self._l2_stamp)
+            self._l2_stamp += 1.0 / meeting.sharers
+            for low, high in self.around.warm:
+                if low <= line < high:
+                    return False
+            if meeting.shared and meeting.meeting < meeting.sharers:
+                # Not all sharers come at the same time: this core finds some of the lines already there.
+                meeting.owed += meeting.meeting / meeting.sharers
+                if meeting.owed < 1.0:
+                    return False
+                meeting.owed -= 1.0
+            return True
+        if self._l2_stamp - entry.stamp > self.around.l2_lines:
+            entry.stamp = self._l2_stamp
+            self._l2_stamp += 1.0 / meeting.sharers
+            return True
+        return False
+
+    def _beyond_l1(
+        self,
+        line: int,
+        sectors: int,
+        when: float,
+        meeting: _Meeting,
+        *,
+        write: bool,
+        dense: bool,
+        weight: float = 1.0,
+    ) -> float:
+        """Time at which the answer to `sectors` of `line`, ready to leave the core at `when`, is back."""
+        traffic = self.traffic
+        sent = max(self._port, when)
+        flits = sectors * meeting.send_cost
+        self._port = sent + flits
+        traffic.port_busy += flits
+        at_slice = sent + self._request
+        miss = self._absent(line, meeting) and not write
+        # L2: this core's part of the pooled slices, and the very slice where many cores meet in one line.
+        pool = self._pool_l2
+        pool = max(pool, at_slice)
+        start = pool
+        busy = sectors * self._l2_cycle * weight
+        load = busy * meeting.slice_share
+        hold = busy * meeting.meeting
+        if miss and meeting.meeting > self.spec.l2.mshr_merges:
+            # More requesters than an MSHR entry merges: the slice's queue waits for DRAM to answer.
+            hold += self._dram_access
+            load += self._dram_access * meeting.slice_share / meeting.meeting
+        self._pool_l2 = pool + load
+        traffic.l2_busy += load
+        where = self._addresses.locate(line)
+        own = self._slices[where.slice]
+        start = max(start, own)
+        self._slices[where.slice] = start + hold
+        done = start + busy
+        if miss:
+            traffic.l2_misses += sectors
+            done = self._dram(line, sectors, done, where.channel, meeting, dense=dense)
+        elif not write:
+            arrives = self._l2[line].arrives
+            done = max(done, arrives)
+        elif self.around.evicted_share > 0:
+            share = sectors * self._burst * self.around.evicted_share * meeting.channel_share
+            self._pool_dram = max(self._pool_dram, done) + share
+            traffic.dram_busy += share
+            # A slice that must write back before it allocates passes DRAM's pace on.
+            done = max(done, self._pool_dram - _WRITE_BUFFER)
+        answer = done + _RESPONSE
+        answers = self._answers
+        answers = max(answers, at_slice)
+        answers += sectors * meeting.answer_cost
+        self._answers = answers
+        return max(answer, answers)
+
+    def _dram(
+        self, line: int, sectors: int, when: float, channel: int, meeting: _Meeting, *, dense: bool
+    ) -> float:
+        service = sectors * self._burst
+        opened = self._activate / _ROW_LINES if dense else self._activate
+        service = max(service, opened)
+        share = service * meeting.channel_share / meeting.meeting
+        pool = self._pool_dram
+        pool = max(pool, when)
+        self._pool_dram = pool + share
+        self.traffic.dram_busy += share
+        begin = self._channels[channel]
+        begin = max(begin, pool)
+        self._channels[channel] = begin + service
+        done = begin + service + self._dram_access
+        self._l2[line].arrives = done
+        return done

@@ -1,0 +1,79 @@
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+from cascade_estimate import ConfigError, GpuSpec
+from cascade_estimate.occupancy import occupancy
+from cascade_estimate.opcodes import Unit
+
+_REQUIRED = [
+    "-gpgpu_clock_domains",
+    "-gpgpu_n_clusters",
+    "-gpgpu_n_mem",
+    "-gpgpu_shader_core_pipeline",
+    "-gpgpu_cache:dl1",
+    "-gpgpu_cache:dl2",
+    "-gpgpu_dram_timing_opt",
+    "-gpgpu_l1_latency",
+    "-dram_latency",
+]
+
+
+def test_the_a100_config_is_read_as_it_states(spec: GpuSpec) -> None:
+    assert (spec.arch, spec.cores, spec.slices, spec.core_mhz, spec.dram_mhz) == (
+        "sm_80",
+        108,
+        160,
+        1410.0,
+        1512.0,
+    )
+    assert spec.l2.size_bytes * spec.slices == 40 << 20
+    assert (spec.latency[Unit.TENSOR], spec.interval[Unit.TENSOR]) == (12, 8)
+    assert spec.dram_atom_bytes * spec.channels * spec.dram_mhz / spec.dram_burst_cycles == pytest.approx(
+        1_935_360
+    )
+
+
+@pytest.mark.parametrize("key", _REQUIRED)
+def test_a_missing_key_is_named(texts: Callable[[str], tuple[str, str]], key: str) -> None:
+    config, trace_config = texts("SM80_A100")
+    without = "\n".join(line for line in config.split("\n") if not line.startswith(key + " "))
+    with pytest.raises(ConfigError) as caught:
+        GpuSpec.from_config(without, trace_config)
+    assert key in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [
+        ("-gpgpu_clock_domains", "1410:1410"),
+        ("-gpgpu_clock_domains", "0:1:1:1"),
+        ("-gpgpu_n_clusters", "none"),
+        ("-gpgpu_n_clusters", "0"),
+        ("-gpgpu_cache:dl1", "S:4:128"),
+        ("-gpgpu_dram_timing_opt", "nbk=16:CCD=1"),
+        ("-gpgpu_dram_timing_opt", "nbk"),
+    ],
+)
+def test_a_value_of_the_wrong_form_is_named(
+    texts: Callable[[str], tuple[str, str]], key: str, value: str
+) -> None:
+    with pytest.raises(ConfigError) as caught:
+        GpuSpec.from_config(texts("SM80_A100")[0] + f"\n{key} {value}\n")
+    assert key in str(caught.value)
+
+
+def test_without_a_trace_config_the_latencies_are_a_labelled_fallback(
+    texts: Callable[[str], tuple[str, str]],
+) -> None:
+    spec = GpuSpec.from_config(texts("SM80_A100")[0])
+    assert any("-trace_opcode_latency_initiation_int" in note for note in spec.notes)
+
+
+def test_occupancy_follows_the_scarcest_resource(spec: GpuSpec) -> None:
+    assert occupancy(spec, blocks=9999, threads=256, registers=28, shared_bytes=0).limiter == "threads"
+    small = occupancy(spec, blocks=9999, threads=128, registers=255, shared_bytes=0)
+    assert (small.blocks_per_core, small.limiter) == (2, "regs")
+    shared = occupancy(spec, blocks=9999, threads=64, registers=16, shared_bytes=49152)
+    assert (shared.blocks_per_core, shared.limiter, shared.l1_bytes) == (3, "shmem", 28672)
