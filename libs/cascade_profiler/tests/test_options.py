@@ -29,6 +29,14 @@ def test_keeping_the_capture_is_refused_with_an_upload() -> None:
     check(WORKLOAD, ProfileOptions(keep_nsys_rep=True))
 
 
+def test_a_timing_only_run_is_no_trace_for_an_app() -> None:
+    cascade = S3Destination.from_mapping({**S3, "layout": "cascade"})
+
+    with pytest.raises(OptionsError, match="no trace that an app could simulate"):
+        check(WORKLOAD, ProfileOptions(trace_steps=(), s3=cascade))
+    check(WORKLOAD, ProfileOptions(trace_steps=(), s3=S3Destination.from_mapping(S3)))
+
+
 @pytest.mark.parametrize(
     "name", ["aws_secret_access_key", "access_key_id", "token", "password", "AWS_SESSION_TOKEN"]
 )

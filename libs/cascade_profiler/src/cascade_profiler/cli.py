@@ -18,10 +18,9 @@ import typer
 
 from cascade_profiler.commands import Layout, Tools, planned_commands
 from cascade_profiler.container import ACCELSIM_DIR
-from cascade_profiler.destination import upload_directory
+from cascade_profiler.destination import upload_run
 from cascade_profiler.driver import DEFAULT_ENGINE
 from cascade_profiler.errors import OptionsError, ProfilerError
-from cascade_profiler.objects import S3Store
 from cascade_profiler.options import (
     ProfileOptions,
     S3Destination,
@@ -213,8 +212,6 @@ def upload_command(
 ) -> None:
     """Upload a finished run, run.json last, so that an app takes it up as a trace."""
     with _reported():
-        if not (run_dir / "run.json").is_file():
-            raise OptionsError(f"{run_dir} has no run.json; give a run directory that `profile` has finished")
         destination = _destination(
             s3_endpoint,
             bucket=s3_bucket,
@@ -226,10 +223,7 @@ def upload_command(
         assert destination is not None, "the endpoint was given"
         name = run_name or run_dir.resolve().name
         check_run_name(name)
-        store = S3Store(destination, name, _environ())
-        store.check()
-        prefix = "/".join(filter(None, (destination.prefix, name)))
-        upload_directory(run_dir, destination.layout, store, prefix=prefix)
+        upload_run(run_dir, destination, name, _environ(), progress=lambda line: typer.echo(line, err=True))
         typer.echo(destination.uri(name))
 
 

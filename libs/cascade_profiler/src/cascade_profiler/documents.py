@@ -1,7 +1,7 @@
 """`run.json`, `workload.json`, `metadata.json` and the timeline's `meta`: what a run says about itself. Pure.
 
-Field names are the ones that Cascade's other parts read; see the samples. Credentials cannot get in: nothing here
-sees an environment.
+Field names are the ones that Cascade's other parts read; see the samples. Credentials cannot get in: nothing
+here sees an environment.
 """
 
 from __future__ import annotations
@@ -31,6 +31,7 @@ class RunRecord:
     status: str = "running"
     error: str | None = None
     failed_stage: str | None = None
+    upload_error: str | None = None
     engine: EngineFacts | None = None
     sm_clock_mhz_median: float | None = None
     mem_clock_mhz: float | None = None
@@ -86,6 +87,7 @@ def run_json(record: RunRecord) -> dict[str, object]:
     }
     if record.destination is not None:
         document["s3"] = {**record.destination.to_dict(), "uri": record.destination.uri(record.run_name)}
+        document["upload_error"] = record.upload_error
     return document
 
 
@@ -141,7 +143,8 @@ def timeline_meta(record: RunRecord) -> dict[str, object]:
 
 
 def prompt_tokens(requests: Sequence[RequestMark]) -> int | None:
-    """Return the tokens of the first prompt as the engine counted them, or None if it does not tell. [tokens]"""
+    """Return the tokens of the first prompt as the engine counted them, or None if it does not tell.
+    [tokens]"""
     return next(
         (r.prompt_tokens for r in requests if r.prompt_index == 0 and r.prompt_tokens is not None), None
     )

@@ -1,8 +1,8 @@
 """`register`: adding the profiler to a user's own Modal app. Modal itself is imported only when it is called.
 
-Functions are serialized, so that the user's app file need not be importable in the container; client and container
-must then run the same Python minor version, which the image takes from the client. Their bodies import what runs in the
-container themselves: importing this package at home stays light.
+Functions are serialized, so that the user's app file need not be importable in the container; client and
+container must then run the same Python minor version, which the image takes from the client. Their bodies
+import what runs in the container themselves: importing this package at home stays light.
 """
 
 from __future__ import annotations
@@ -38,10 +38,12 @@ PYTHON_MINORS = (11, 12, 13)
 class Profiler:
     """The functions that `register` added to an app; call them with `.remote(...)`.
 
-    profile(workload, trace_steps="plan", trace_repeat=None, spinlock_handling="mark_region", keep_nsys_rep=False,
+    profile(workload, trace_steps="plan", trace_repeat=None, spinlock_handling="mark_region",
+    keep_nsys_rep=False,
         postprocess=True, run_name=None) returns the content of run.json.
     list_layers(workload) returns module paths.
-    stream(workload, layers, spinlock_handling="mark_region", run_name=None) streams into the `s3` of `register`.
+    stream(workload, layers, spinlock_handling="mark_region", run_name=None) streams into the `s3` of
+    `register`.
     """
 
     profile: modal.Function
@@ -63,7 +65,8 @@ def register(
     """Add the profiler's functions to `app`, to run on `gpu` with finished runs on `volume`.
 
     hf_cache: volume for Hugging Face downloads, so that a model is fetched once.
-    s3: where finished runs are uploaded as well: endpoint, bucket, and if wanted prefix, region, addressing_style
+    s3: where finished runs are uploaded as well: endpoint, bucket, and if wanted prefix, region,
+    addressing_style
         and layout. Never credentials: these belong into `secrets`.
     image: an image of your own with vLLM, Nsight Systems and Accel-Sim's tracer; None builds one.
 
@@ -148,7 +151,8 @@ def register(
 
 
 def profiler_image() -> modal.Image:
-    """Return the GPU image: CUDA, Nsight Systems, vLLM, Accel-Sim's tracer for every architecture, this package."""
+    """Return the GPU image: CUDA, Nsight Systems, vLLM, Accel-Sim's tracer for every architecture, this
+    package."""
     import modal
 
     tracer = f"{ACCELSIM_DIR}/util/tracer_nvbit"
@@ -165,12 +169,14 @@ def profiler_image() -> modal.Image:
             "zlib1g-dev",
             "cuda-nsight-systems-12-8",
         )
-        .pip_install(f"vllm=={VLLM_VERSION}", "botocore>=1.36", "typer>=0.12")
+        .pip_install(
+            f"vllm=={VLLM_VERSION}", "aiobotocore>=2.15", "httpx>=0.27", "pydantic>=2.9", "typer>=0.12"
+        )
         .run_commands(
             f"git clone --filter=blob:none {ACCELSIM_REPOSITORY} {ACCELSIM_DIR}",
             f"git -C {ACCELSIM_DIR} checkout {ACCELSIM_COMMIT}",
             f"cd {tracer} && ./install_nvbit.sh && ARCH=all CUDA_INSTALL_PATH=/usr/local/cuda make",
             f"ARCH=all CUDA_INSTALL_PATH=/usr/local/cuda make -C {tracer}/others/spinlock_tool",
         )
-        .add_local_python_source("cascade_profiler")
+        .add_local_python_source("cascade_profiler", "cascade_client")
     )

@@ -1,31 +1,51 @@
-"""Putting files into an S3 bucket, one object at a time. The only module that talks S3.
+"""One run's place in an S3 bucket, for code that waits for each file: a thin, blocking face of
+`cascade_client`.
 
-Credentials come from the environment that the caller hands in, and from nowhere else: no profile file, no instance
-metadata. Without any, requests are unsigned, which is what a Cascade app's own endpoint takes.
+Credentials come from the environment that the caller hands in, and from nowhere else: no profile file, no
+instance metadata. Without any, requests are unsigned, which is what a Cascade app's own endpoint takes.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import asyncio
+from collections.abc import Coroutine, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Protocol
+from typing import Protocol, TypeVar
 
-import botocore
-import botocore.session
-from botocore.config import Config
-from botocore.exceptions import BotoCoreError, ClientError
+from cascade_client.object_store import ObjectStore, open_store
+from cascade_client.object_store import UploadError as ClientUploadError
+from cascade_client.upload import PART_BYTES
 
 from cascade_profiler.errors import OptionsError, UploadError
 from cascade_profiler.options import S3Destination
 
-SINGLE_PUT_BYTES = 64 * 1024 * 1024
-"""[bytes] Larger files go up in parts of this size; S3 takes at most 5 GiB in one request, and 10,000 parts."""
-
-MAX_ATTEMPTS = 6
-"""[attempts] a request, with growing pauses: a run of hours should survive a minute without network."""
+Result = TypeVar("Result")
 
 
-class ObjectStore(Protocol):
+@dataclass(frozen=True, slots=True, repr=False)
+class Credentials:
+    """Keys of one upload; without keys, requests are unsigned. Not shown in any representation."""
+
+    access_key: str | None
+    secret_key: str | None
+    session_token: str | None
+
+    @classmethod
+    def from_environ(cls, environ: Mapping[str, str]) -> Credentials:
+        """Read the AWS_* variables. Raises OptionsError if only one half of a key pair is there."""
+        key, secret = environ.get("AWS_ACCESS_KEY_ID"), environ.get("AWS_SECRET_ACCESS_KEY")
+        if bool(key) != bool(secret):
+            raise OptionsError(
+                "set both AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or neither for an endpoint that takes unsigned "
+                "requests"
+            )
+        token = environ.get("AWS_SESSION_TOKEN")
+        return cls(key or None, secret or None, (token or None) if key else None)
+
+
+class RunStore(Protocol):
     """What streaming and uploading need of a bucket. Keys are relative to the run."""
 
     def check(self) -> None:
@@ -38,78 +58,52 @@ class ObjectStore(Protocol):
         """Store bytes. Raises UploadError after the last attempt."""
 
 
-class S3Store:
-    """`ObjectStore` below one run's prefix of an S3 bucket."""
-
-    def __init__(self, destination: S3Destination, run_name: str, environ: Mapping[str, str]) -> None:
-        self._bucket = destination.bucket
-        self._prefix = "/".join(filter(None, (destination.prefix, run_name)))
-        self._where = f"s3://{destination.bucket} at {destination.endpoint}"
-        key, secret = environ.get("AWS_ACCESS_KEY_ID"), environ.get("AWS_SECRET_ACCESS_KEY")
-        if bool(key) != bool(secret):
-            raise OptionsError(
-                "set both AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or neither for an endpoint that takes unsigned "
-                "requests"
-            )
-        self._client = botocore.session.Session().create_client(
-            "s3",
-            endpoint_url=destination.endpoint,
-            region_name=destination.region,
-            aws_access_key_id=key or None,
-            aws_secret_access_key=secret or None,
-            aws_session_token=environ.get("AWS_SESSION_TOKEN") or None,
-            config=Config(
-                signature_version=None if key else botocore.UNSIGNED,
-                s3={"addressing_style": destination.addressing_style},
-                retries={"max_attempts": MAX_ATTEMPTS, "mode": "standard"},
-                # Stores that do not know trailing checksums keep their chunk framing inside the object.
-                request_checksum_calculation="when_required",
-                response_checksum_validation="when_required",
-            ),
+@contextmanager
+def open_run(destination: S3Destination, run_name: str, environ: Mapping[str, str]) -> Iterator[RunStore]:
+    """Connect to a run's place in its bucket. Raises OptionsError for half a key pair."""
+    credentials = Credentials.from_environ(environ)
+    with asyncio.Runner() as runner:
+        opened = open_store(
+            endpoint=destination.endpoint,
+            bucket=destination.bucket,
+            access_key=credentials.access_key,
+            secret_key=credentials.secret_key,
+            session_token=credentials.session_token,
+            region=destination.region,
+            addressing_style=destination.addressing_style,
         )
+        store = runner.run(opened.__aenter__())
+        try:
+            yield _S3Run(runner, store, destination.run_prefix(run_name))
+        finally:
+            runner.run(opened.__aexit__(None, None, None))
+
+
+class _S3Run:
+    """`RunStore` on a real bucket."""
+
+    def __init__(self, runner: asyncio.Runner, store: ObjectStore, prefix: str) -> None:
+        self._runner = runner
+        self._store = store
+        self._prefix = prefix
 
     def check(self) -> None:
-        try:
-            self._client.list_objects_v2(Bucket=self._bucket, Prefix=f"{self._prefix}/", MaxKeys=1)
-        except (BotoCoreError, ClientError) as error:
-            raise UploadError(
-                f"cannot reach {self._where}: {error}; check the endpoint URL (S3, not the app), the bucket, "
-                "the addressing style and the AWS_* variables"
-            ) from error
+        self._wait(self._store.list_objects(f"{self._prefix}/"))
 
     def put_file(self, key: str, path: Path) -> None:
-        if path.stat().st_size > SINGLE_PUT_BYTES:
-            self._put_parts(key, path)
-            return
-        self.put_bytes(key, path.read_bytes())
+        size_bytes = path.stat().st_size
+        self._wait(
+            self._store.put_file(f"{self._prefix}/{key}", path, size_bytes=size_bytes, part_bytes=PART_BYTES)
+        )
 
     def put_bytes(self, key: str, body: bytes) -> None:
-        try:
-            self._client.put_object(Bucket=self._bucket, Key=self._key(key), Body=body)
-        except (BotoCoreError, ClientError) as error:
-            raise UploadError(f"cannot store {key} in {self._where}: {error}") from error
+        self._wait(self._store.put(f"{self._prefix}/{key}", body, content_type="application/octet-stream"))
 
-    def _put_parts(self, key: str, path: Path) -> None:
-        name = {"Bucket": self._bucket, "Key": self._key(key)}
+    def _wait(self, work: Coroutine[object, object, Result]) -> Result:
         try:
-            upload_id = self._client.create_multipart_upload(**name)["UploadId"]
-            try:
-                parts: list[dict[str, object]] = []
-                with path.open("rb") as file:
-                    while body := file.read(SINGLE_PUT_BYTES):
-                        number = len(parts) + 1
-                        reply = self._client.upload_part(
-                            **name, UploadId=upload_id, PartNumber=number, Body=body
-                        )
-                        parts.append({"PartNumber": number, "ETag": reply["ETag"]})
-                self._client.complete_multipart_upload(
-                    **name, UploadId=upload_id, MultipartUpload={"Parts": parts}
-                )
-            except BaseException:
-                self._client.abort_multipart_upload(**name, UploadId=upload_id)
-                raise
-        except (BotoCoreError, ClientError) as error:
-            raise UploadError(f"cannot store {key} in {self._where}: {error}") from error
-
-    def _key(self, key: str) -> str:
-        return f"{self._prefix}/{key}"
+            return self._runner.run(work)
+        except ClientUploadError as error:
+            raise UploadError(
+                f"{error}; the endpoint is S3's, not the app's, and keys come from AWS_ACCESS_KEY_ID and "
+                "AWS_SECRET_ACCESS_KEY"
+            ) from error

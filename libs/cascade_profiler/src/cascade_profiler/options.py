@@ -33,9 +33,9 @@ _BUCKET = re.compile(r"[a-z0-9][a-z0-9.-]{1,61}[a-z0-9]")
 class S3Destination:
     """Where a finished run is uploaded to.
 
-    layout: "run" keeps the profiling run as it is on the volume (`traced/traces/...`); "cascade" lays the same
-    files out as a Cascade trace (`metadata.json` and `traces/` on top), so that an app that watches the prefix
-    takes it up.
+    layout: "run" keeps the profiling run as it is on the volume (`traced/traces/...`); "cascade" lays the
+    same files out as a Cascade trace (`metadata.json` and `traces/` on top), so that an app that watches the
+    prefix takes it up.
     """
 
     endpoint: str
@@ -71,9 +71,13 @@ class S3Destination:
             )
         object.__setattr__(self, "prefix", "/".join(part for part in parts if part))
 
+    def run_prefix(self, run_name: str) -> str:
+        """Return what the keys of a run begin with, without a slash at the end."""
+        return "/".join(filter(None, (self.prefix, run_name)))
+
     def uri(self, run_name: str) -> str:
         """Return the run's address, with a slash at the end, such as `s3://my-runs/profiles/my-run/`."""
-        return f"s3://{self.bucket}/{'/'.join(filter(None, (self.prefix, run_name)))}/"
+        return f"s3://{self.bucket}/{self.run_prefix(run_name)}/"
 
     def to_dict(self) -> dict[str, str]:
         """Return the destination as JSON for `run.json`; it holds no secret by construction."""
@@ -88,7 +92,8 @@ class S3Destination:
 
     @classmethod
     def from_mapping(cls, raw: Mapping[str, object]) -> S3Destination:
-        """Read the `s3={...}` of `register`. Raises OptionsError for unknown names, and says so for secrets."""
+        """Read the `s3={...}` of `register`. Raises OptionsError for unknown names, and says so for
+        secrets."""
         known = ("endpoint", "bucket", "prefix", "region", "addressing_style", "layout")
         for name in sorted(set(raw) - set(known)):
             if _CREDENTIAL_WORDS.search(name):
@@ -110,7 +115,8 @@ class S3Destination:
 class ProfileOptions:
     """How to profile a workload.
 
-    trace_steps: repeat-local step indices to trace instruction by instruction (0 is the prefill), "plan" to let
+    trace_steps: repeat-local step indices to trace instruction by instruction (0 is the prefill), "plan" to
+    let
         `plan.py` choose them from the measured run, or () for timing without traces.
     trace_repeat: the repeat that is traced; None takes the first after the warm-ups.
     keep_nsys_rep: keep Nsight's capture (it holds the process environment) beside the run.
@@ -138,6 +144,11 @@ def check(workload: Workload, options: ProfileOptions) -> None:
         raise OptionsError(
             "keep_nsys_rep=True is refused together with s3: Nsight's capture holds the environment of the process, "
             "which must not leave the volume. Drop one of the two"
+        )
+    if options.s3 is not None and options.s3.layout == "cascade" and options.trace_steps == ():
+        raise OptionsError(
+            "a run without traced steps is no trace that an app could simulate; give trace_steps, or s3 layout 'run' "
+            "to keep its timing"
         )
     if options.spinlock_handling not in SPINLOCK_MODES:
         raise OptionsError(
@@ -190,7 +201,8 @@ def check_run_name(name: str) -> None:
 
 
 def default_run_name(now: datetime, model: str, layers: tuple[str, ...] = ()) -> str:
-    """Return a name such as `20261107-120000__facebook_opt-125m`, with the layers behind it if there are any."""
+    """Return a name such as `20261107-120000__facebook_opt-125m`, with the layers behind it if there are
+    any."""
     parts = (model, *layers)
     cleaned = (re.sub(r"[^A-Za-z0-9._=+@-]+", "_", part).strip("._") or "model" for part in parts)
     return "__".join((now.strftime("%Y%m%d-%H%M%S"), *cleaned))[:200]

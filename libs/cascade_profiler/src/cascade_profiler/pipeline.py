@@ -1,8 +1,9 @@
-"""One profile from start to end: baseline, Nsight, NVBit, reconciliation, post-processing, collection, upload.
+"""One profile from start to end: baseline, Nsight, NVBit, reconciliation, post-processing, collection,
+upload.
 
 The order is the point: the unprofiled walls first, kernel timing second, instruction traces last, each in a
-process of its own, and the timing of the traced run is never used. Whatever fails, the run directory ends up with
-what was found out and a `run.json` that says which stage failed.
+process of its own, and the timing of the traced run is never used. Whatever fails, the run directory ends up
+with what was found out and a `run.json` that says which stage failed.
 """
 
 from __future__ import annotations
@@ -53,7 +54,7 @@ from cascade_profiler.engine import EngineFacts
 from cascade_profiler.errors import CaptureError, CommandFailedError, ProfilerError, StageFailedError
 from cascade_profiler.gpus import parse_clocks
 from cascade_profiler.nsys_export import read_capture
-from cascade_profiler.options import ProfileOptions, check, default_run_name
+from cascade_profiler.options import ProfileOptions, S3Destination, check, default_run_name
 from cascade_profiler.plan import resolve_steps
 from cascade_profiler.process import run, running
 from cascade_profiler.secrets import secret_values
@@ -143,7 +144,7 @@ class _Run:
             self._salvage(error)
             raise
         if record.destination is not None:
-            self._upload()
+            self._upload(record.destination)
         return self._finish()
 
     def _profile(self) -> None:
@@ -241,7 +242,8 @@ class _Run:
         collecting.collect(self._layout.root, self._run_dir, secrets=secrets, include=include)
 
     def _salvage(self, error: BaseException) -> None:
-        """Collect and, if asked for, upload what explains the failure. A second failure only adds to the note."""
+        """Collect and, if asked for, upload what explains the failure. A second failure only adds to the
+        note."""
         record = self._record
         record.status, record.failed_stage = "failed", self._stage
         record.error = f"{type(error).__name__}: {error}"
@@ -250,20 +252,27 @@ class _Run:
             self._collect(collecting.diagnostics_only)
             self._finish()
             if record.destination is not None:
-                upload_run(self._run_dir, record, self._around.environ, progress=self._around.progress)
+                self._send(record.destination)
         except (ProfilerError, OSError) as second:
             self._around.progress(f"could not keep all diagnostics: {second}")
 
-    def _upload(self) -> None:
+    def _upload(self, destination: S3Destination) -> None:
+        """Upload what was collected. A bucket that refuses does not make the profile a failed one."""
+        self._stage = "upload"
+        self._around.progress("upload: started")
         self._finish()
         try:
-            with self._timed("upload"):
-                upload_run(self._run_dir, self._record, self._around.environ, progress=self._around.progress)
+            self._send(destination)
         except ProfilerError as error:
-            self._record.status, self._record.failed_stage = "failed", "upload"
-            self._record.error = f"{type(error).__name__}: {error}"
+            self._record.upload_error = str(error)
             self._finish()
-            raise StageFailedError("upload", str(error), run_dir=self._run_dir) from error
+            raise StageFailedError(self._stage, str(error), run_dir=self._run_dir) from error
+
+    def _send(self, destination: S3Destination) -> None:
+        around = self._around
+        upload_run(
+            self._run_dir, destination, self._record.run_name, around.environ, progress=around.progress
+        )
 
     def _finish(self) -> dict[str, object]:
         document = run_json(self._record)

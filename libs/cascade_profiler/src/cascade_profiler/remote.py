@@ -11,7 +11,7 @@ from pathlib import Path
 
 from cascade_profiler.commands import Tools
 from cascade_profiler.container import ACCELSIM_DIR, RUNS_DIR, SCRATCH_DIR
-from cascade_profiler.objects import S3Store
+from cascade_profiler.objects import open_run
 from cascade_profiler.options import ProfileOptions, S3Destination, SpinlockHandling, trace_steps_from
 from cascade_profiler.options import check as check_options
 from cascade_profiler.pipeline import Surroundings, profile
@@ -82,5 +82,7 @@ def run_stream(
     parsed = Workload.from_dict(workload)
     check_options(parsed, options)
     environ = around.environ
-    result = stream(parsed, layers, options, around, lambda name: S3Store(destination, name, environ))
+    result = stream(
+        parsed, layers, options, around, lambda run_name: open_run(destination, run_name, environ)
+    )
     return {"run_name": result.run_name, "kernels": result.kernels, "sent_bytes": result.sent_bytes}

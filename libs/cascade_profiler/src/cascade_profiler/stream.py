@@ -1,9 +1,10 @@
-"""The streaming layout: trace a few layers and send every kernel's file away as soon as the tracer has closed it.
+"""The streaming layout: trace a few layers and send every kernel's file away as soon as the tracer has closed
+it.
 
-`metadata.json` goes first, so that the app shows the trace at once; kernel files follow while tracing goes on, and
-their local copies are deleted, so that a trace larger than the disk passes through. Logs, spinlock data and the final
-`metadata.json` come at the end, after a failure too. Statistics come last: an app takes the upload for complete when
-every kernel list has its statistics.
+`metadata.json` goes first, so that the app shows the trace at once; kernel files follow while tracing goes
+on, and their local copies are deleted, so that a trace larger than the disk passes through. Logs, spinlock
+data and the final `metadata.json` come at the end, after a failure too. Statistics come last: an app takes
+the upload for complete when every kernel list has its statistics.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ import json
 import shutil
 import tempfile
 from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -38,7 +40,7 @@ from cascade_profiler.errors import (
     UploadError,
 )
 from cascade_profiler.gpus import parse_gpu
-from cascade_profiler.objects import ObjectStore
+from cascade_profiler.objects import RunStore
 from cascade_profiler.options import ProfileOptions, check_run_name, default_run_name
 from cascade_profiler.pipeline import Surroundings, profiler_version
 from cascade_profiler.process import check, run, running
@@ -62,11 +64,11 @@ class StreamResult:
     sent_bytes: int
 
 
-class StoreFactory(Protocol):
-    """Makes the store of one run."""
+class OpenRun(Protocol):
+    """Connects to the place of one run in a bucket."""
 
-    def __call__(self, run_name: str) -> ObjectStore:
-        """Return a store below the run's prefix."""
+    def __call__(self, run_name: str) -> AbstractContextManager[RunStore]:
+        """Return the run's store, open while the block lasts."""
 
 
 def list_layers(workload: Workload, around: Surroundings) -> tuple[str, ...]:
@@ -85,15 +87,16 @@ def stream(
     layers: Sequence[str],
     options: ProfileOptions,
     around: Surroundings,
-    store_for: StoreFactory,
+    open_run: OpenRun,
     *,
     now: datetime | None = None,
 ) -> StreamResult:
     """Trace `layers` during one generation and stream the files into the bucket.
 
-    store_for: makes the run's store from its name.
+    open_run: connects to the run's place in the bucket, by its name.
 
-    Raises OptionsError or UploadError (bucket not reachable) before anything is traced, StageFailedError after.
+    Raises OptionsError or UploadError (bucket not reachable) before anything is traced, StageFailedError
+    after.
     """
     if not layers:
         raise OptionsError("no layers to trace; choose some from --list-layers")
@@ -112,13 +115,13 @@ def stream(
         started_at=started.isoformat(),
         status=TRACING,
     )
-    store = store_for(run_name)
-    store.check()
-    scratch = Path(tempfile.mkdtemp(prefix="cascade-stream-", dir=_made(around.scratch_dir)))
-    try:
-        return _Stream(record, tuple(layers), Layout(scratch), store, around).execute()
-    finally:
-        shutil.rmtree(scratch, ignore_errors=True)
+    with open_run(run_name) as store:
+        store.check()
+        scratch = Path(tempfile.mkdtemp(prefix="cascade-stream-", dir=_made(around.scratch_dir)))
+        try:
+            return _Stream(record, tuple(layers), Layout(scratch), store, around).execute()
+        finally:
+            shutil.rmtree(scratch, ignore_errors=True)
 
 
 class _Stream:
@@ -127,7 +130,7 @@ class _Stream:
         record: RunRecord,
         layers: Sequence[str],
         layout: Layout,
-        store: ObjectStore,
+        store: RunStore,
         around: Surroundings,
     ) -> None:
         self._record = record
@@ -206,7 +209,8 @@ class _Stream:
     def _send_rest(self) -> None:
         """Send logs, spinlock data, lists, the final metadata and the statistics, in this order.
 
-        After a failure, what is left of the traces stays behind, and an upload that fails again only ends the sending.
+        After a failure, what is left of the traces stays behind, and an upload that fails again only ends the
+        sending.
         """
         layout = self._layout
         secrets = secret_values(self._around.environ)
@@ -239,7 +243,8 @@ class _Stream:
         self._store.put_bytes("metadata.json", (json.dumps(document, indent=1) + "\n").encode())
 
     def _gpu(self) -> EngineFacts | None:
-        """Ask nvidia-smi for the GPU, so that the first metadata.json can name it; without it, the engine will."""
+        """Ask nvidia-smi for the GPU, so that the first metadata.json can name it; without it, the engine
+        will."""
         command = gpu_command(self._around.tools, self._layout)
         try:
             run(command, self._around.environ, timeout_s=60)
