@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path, PurePosixPath
 from typing import Any
@@ -20,6 +21,7 @@ from cascade_profiler.objects import Credentials
 from cascade_profiler.options import ProfileOptions, S3Destination
 from cascade_profiler.pipeline import Surroundings, profile
 from cascade_profiler.remote import run_stream
+from cascade_profiler.stream import stream
 from cascade_profiler.testing.fake_engine import CONTEXT
 from cascade_profiler.workload import Workload
 from typer.testing import CliRunner
@@ -203,7 +205,7 @@ def test_run_json_is_last_and_captures_are_refused() -> None:
         plan_upload([PurePosixPath("a.json")], "run")
 
 
-def test_streaming_sends_kernels_while_tracing_and_the_statistics_last(
+def test_a_stream_ends_with_everything_in_the_bucket(
     around: Surroundings, bucket: S3Access, owner: Surroundings
 ) -> None:
     workload = Workload("facebook/opt-125m", ["Hello, my name is"], max_tokens=4, repeats=1, warmup_repeats=0)
@@ -264,3 +266,54 @@ def test_layers_must_be_the_model_s(
 
     with pytest.raises((OptionsError, StageFailedError), match=words):
         run_stream(workload.to_dict(), layers, s3=destination(bucket).to_dict(), run_name="r", around=owner)
+
+
+class Recorder:
+    """A store that writes down what is sent, in order, with the bytes."""
+
+    def __init__(self) -> None:
+        self.sent: list[tuple[str, bytes]] = []
+
+    def check(self) -> None:
+        """Always there."""
+
+    def put_file(self, key: str, path: Path) -> None:
+        self.sent.append((key, path.read_bytes()))
+
+    def put_bytes(self, key: str, body: bytes) -> None:
+        self.sent.append((key, body))
+
+
+def test_kernels_are_sent_while_tracing_goes_on_between_first_metadata_and_last_statistics(
+    around: Surroundings,
+) -> None:
+    workload = Workload("m", ["Hello"], max_tokens=4, repeats=1, warmup_repeats=0)
+    options = ProfileOptions(trace_steps=(), run_name="r")
+    # The tracer does not go on before its first file has been sent and deleted.
+    waiting = replace(around, environ={**around.environ, "CASCADE_FAKE_WAITS_UNTIL_SENT": "1"})
+    recorder = Recorder()
+
+    stream(workload, [LAYER], options, waiting, lambda run_name: nullcontext(recorder))
+
+    order = [key for key, _ in recorder.sent]
+    assert order[0] == "metadata.json"
+    assert json.loads(recorder.sent[0][1])["status"] == "tracing"
+    assert json.loads(recorder.sent[0][1])["gpu"] == "NVIDIA H100 80GB HBM3", "asked of nvidia-smi"
+    assert all(key.startswith("traces/kernel-") for key in order[1:13])
+    assert order[-3:] == [f"traces/kernelslist_{CONTEXT}", "metadata.json", f"traces/stats_{CONTEXT}"]
+    assert json.loads(recorder.sent[-2][1])["status"] == "ok"
+
+
+def test_secrets_are_cut_out_of_streamed_logs(around: Surroundings) -> None:
+    workload = Workload("m", ["Hello"], max_tokens=1, repeats=1, warmup_repeats=0)
+    environ = {**around.environ, "HF_TOKEN": "secret-value-1", "CASCADE_FAKE_SAYS": "secret-value-1"}
+    recorder = Recorder()
+    options = ProfileOptions(trace_steps=(), run_name="r")
+
+    stream(
+        workload, [LAYER], options, replace(around, environ=environ), lambda run_name: nullcontext(recorder)
+    )
+
+    logs = dict(recorder.sent)
+    assert b"removed by cascade-profiler" in logs["logs/trace.log"]
+    assert not any(b"secret-value-1" in body for body in logs.values())

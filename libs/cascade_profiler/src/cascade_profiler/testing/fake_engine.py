@@ -13,7 +13,7 @@ import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from time import monotonic_ns
+from time import monotonic, monotonic_ns, sleep
 
 from cascade_profiler.engine import EngineFacts, StepReport, TokenReport
 from cascade_profiler.errors import CaptureError
@@ -31,6 +31,16 @@ NSYS_LOG = "CASCADE_FAKE_NSYS_LOG"
 
 FAIL = "CASCADE_FAKE_FAIL"
 """Variable that names the stage to fail: baseline, nsys, export, tracer, postprocess or postprocess-silent."""
+
+
+SAYS = "CASCADE_FAKE_SAYS"
+"""Variable with a line that the engine prints, as libraries print what they should not."""
+
+SLOW = "CASCADE_FAKE_WAITS_UNTIL_SENT"
+"""Variable that makes the tracer wait, before its fifth kernel, until its first file has been sent and deleted."""
+
+MAX_WAIT_S = 30.0
+"""[s] The wait ends here with an error."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,6 +99,8 @@ def open_engine(workload: Workload) -> FakeEngine:
     """Return an engine for a workload; fails at once where `CASCADE_FAKE_FAIL` says so."""
     if os.environ.get(FAIL) == "baseline":
         raise CaptureError("the pretended model does not load")
+    if said := os.environ.get(SAYS):
+        print(said)
     return FakeEngine(workload)
 
 
@@ -266,10 +278,14 @@ class FakeTracer:
         )
         self._list = self._traces / f"kernelslist_{CONTEXT}"
         self._list.write_text("MemcpyHtoD,0x00007f1c46000000,4096\n", encoding="utf-8")
+        self._written: list[Path] = []
 
     def write(self, number: int, kernel: FakeKernel) -> None:
         """Write one kernel's trace, list line and statistics row."""
         name = f"kernel-{number}-{CONTEXT}.trace.xz"
+        if os.environ.get(SLOW) and len(self._written) == 4:
+            _wait_until_gone(self._written[0])
+        self._written.append(self._traces / name)
         with self._list.open("a", encoding="utf-8") as log:
             log.write(f"{name}\n")
         grid, block = kernel.grid, kernel.block
@@ -286,3 +302,11 @@ class FakeTracer:
         shape = ", ".join(map(str, (*grid, blocks, *block, threads)))
         with self._statistics.open("a", encoding="utf-8") as log:
             log.write(f"{name}, {kernel.name}, {shape}, {blocks * 8},{blocks * 8}\n")
+
+
+def _wait_until_gone(path: Path) -> None:
+    deadline_s = monotonic() + MAX_WAIT_S
+    while path.exists():
+        if monotonic() > deadline_s:
+            raise CaptureError(f"{path.name} was not sent within {MAX_WAIT_S:g} s of being closed")
+        sleep(0.01)
