@@ -17,6 +17,15 @@ from typing import Final, Protocol, TypeAlias
 
 from cascade_client.object_store import ObjectStore, StoredObject, UploadError, open_store
 
+__all__ = [
+    "JsonValue",
+    "UploadError",
+    "UploadProgress",
+    "UploadReport",
+    "UploadedFile",
+    "upload_trace",
+]
+
 METADATA_NAME: Final = "metadata.json"
 
 PART_BYTES: Final = 16 * 1024 * 1024

@@ -9,6 +9,7 @@ import os
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 
+from cascade_worker import estimator
 from cascade_worker.chunking import Chunker, LogChunk
 from cascade_worker.download import fetch_trace
 from cascade_worker.errors import CannotStartError
@@ -88,17 +89,24 @@ def _source(settings: WorkerSettings, options: WorkerOptions) -> tuple[Simulate,
         return replay, ()
 
     files = _accelsim_files(settings)
-    _require(files.binary, files.gpgpusim_config, files.trace_config)
+    if options.engine == "estimate":
+        _require(files.gpgpusim_config)
+        # Some configs keep everything in one file; the estimate names what it misses.
+        configs = [path.name for path in (files.gpgpusim_config, files.trace_config) if path.is_file()]
+        command = estimator.command_line(settings.kernels_list, configs)
+    else:
+        _require(files.binary, files.gpgpusim_config, files.trace_config)
+        command = command_line(files.binary, settings.kernels_list)
 
     async def simulate() -> int:
         return await run_simulator(
-            command_line(files.binary, settings.kernels_list),
+            command,
             run_dir=run_dir,
             environ=os.environ,
             grace_s=settings.stop_grace_s,
         )
 
-    return simulate, files.config_dirs
+    return simulate, tuple(directory for directory in files.config_dirs if directory.is_dir())
 
 
 async def _simulate_and_forward(
