@@ -138,8 +138,11 @@ def test_importing_the_package_loads_neither_modal_nor_an_s3_client() -> None:
     )
 
 
-def test_modal_s_own_app_takes_the_registration() -> None:
+def test_modal_s_own_app_takes_the_registration(
+    workload: Workload, around: Surroundings, monkeypatch: pytest.MonkeyPatch
+) -> None:
     modal = pytest.importorskip("modal", reason="the extra cascade-profiler[modal] is not installed")
+    monkeypatch.setattr("cascade_profiler.remote.surroundings", lambda: around)
     app = modal.App("cascade-profiler-test")
     volume = modal.Volume.from_name("cascade-test-runs", create_if_missing=True)
     cache = modal.Volume.from_name("cascade-test-cache", create_if_missing=True)
@@ -148,4 +151,4 @@ def test_modal_s_own_app_takes_the_registration() -> None:
 
     functions = (prof.profile, prof.list_layers, prof.stream)
     assert all(isinstance(function, modal.Function) for function in functions)
-    assert [function.get_raw_f().__name__ for function in functions] == ["profile", "list_layers", "stream"]
+    assert "lm_head" in prof.list_layers.local(workload.to_dict())
