@@ -9,7 +9,7 @@ from urllib.parse import urlsplit
 
 import structlog
 
-from cascade_cli import bundled
+from cascade_cli import bundled, running
 from cascade_cli.embedded.s3_requests import S3Access
 from cascade_cli.embedded.stack import EmbeddedStack, StackUrls
 from cascade_cli.serve_settings import ServeSettings
@@ -73,7 +73,7 @@ def embedded_stack(settings: ServeSettings) -> EmbeddedStack:
 
 
 @asynccontextmanager
-async def running(
+async def running_app(
     settings: ServeSettings, *, only: tuple[str, ...] = STOP_ORDER, log_to: int | None = None
 ) -> AsyncIterator[RunningApp]:
     """Start the servers and the services; stop them in order at the end of the block.
@@ -97,11 +97,27 @@ async def running(
 
         watching.add_done_callback(on_end)
         try:
-            yield RunningApp(settings, stack.urls, supervisor, stack)
+            with running.announced(settings.data_dir, _urls(settings, stack.urls)):
+                yield RunningApp(settings, stack.urls, supervisor, stack)
         finally:
             await supervisor.stop()
             watching.cancel()
             await asyncio.gather(watching, return_exceptions=True)
+
+
+def _urls(settings: ServeSettings, urls: StackUrls) -> running.RunningUrls:
+    return running.RunningUrls(
+        pid=os.getpid(),
+        url=f"http://127.0.0.1:{settings.port}",
+        token=settings.token.get_secret_value() if settings.token else None,
+        nats_url=urls.nats_url,
+        database_url=urls.database_url,
+        s3_endpoint=urls.s3.endpoint,
+        s3_bucket=urls.s3.bucket,
+        s3_internal_bucket=urls.s3.internal_bucket,
+        s3_access_key=urls.s3.access_key,
+        s3_secret_key=urls.s3.secret_key,
+    )
 
 
 def environment_of(name: str, settings: ServeSettings, stack: EmbeddedStack) -> dict[str, str]:

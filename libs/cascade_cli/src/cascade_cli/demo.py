@@ -16,7 +16,8 @@ from typing import Any
 
 import httpx
 import typer
-from cascade_client.upload import UploadError, upload_trace
+from cascade_client.object_store import UploadError
+from cascade_client.upload import upload_trace
 from cascade_core import telemetry
 from cascade_core.settings import TelemetrySettings
 from pydantic import SecretStr
@@ -105,12 +106,12 @@ async def _demo(directory: Path, log_path: Path, *, engine: str, as_json: bool, 
     with log_path.open("ab") as log:
         telemetry.configure(TelemetrySettings(log_level="ERROR"), service="demo")
         started = time.monotonic()
-        async with app_stack.running(settings, log_to=log.fileno()) as app:
+        async with app_stack.running_app(settings, log_to=log.fileno()) as app:
             token = settings.token.get_secret_value() if settings.token else ""
             async with httpx.AsyncClient(
                 base_url=app.url, headers={"Authorization": f"Bearer {token}"}, timeout=30
             ) as client:
-                await _healthy(client)
+                await healthy(client)
                 stages.seconds["start"] = round(time.monotonic() - started, 3)
                 async with stages.timed("upload"):
                     await _upload(app)
@@ -131,7 +132,7 @@ async def _demo(directory: Path, log_path: Path, *, engine: str, as_json: bool, 
     return 0 if summary["state"] == "succeeded" else 1
 
 
-async def _healthy(client: httpx.AsyncClient) -> None:
+async def healthy(client: httpx.AsyncClient) -> None:
     async def probe() -> bool:
         try:
             return (await client.get("/api/ready")).status_code == 200

@@ -1,9 +1,12 @@
-"""The `cascade` command. Each subcommand imports what it needs when it runs, so that help and errors come at once."""
+"""The `cascade` command. Each subcommand imports what it needs when it runs, so that help and errors come at
+once."""
 
 from pathlib import Path
 from typing import Annotated
 
 import typer
+
+from cascade_cli import commands_admin, commands_bench
 
 app = typer.Typer(
     name="cascade",
@@ -12,6 +15,10 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     add_completion=False,
 )
+
+app.add_typer(commands_admin.web, name="web")
+app.add_typer(commands_bench.bench, name="bench")
+app.command()(commands_admin.doctor)
 
 
 @app.command()

@@ -47,7 +47,7 @@ async def _serve(settings: ServeSettings) -> None:
     loop = asyncio.get_running_loop()
     for number in (signal.SIGINT, signal.SIGTERM):
         loop.add_signal_handler(number, stop.set)
-    async with app_stack.running(settings) as app:
+    async with app_stack.running_app(settings) as app:
         _announce(app)
         tasks: Sequence[asyncio.Task[object]] = [
             asyncio.create_task(stop.wait()),

@@ -1,0 +1,21 @@
+# The commands of this repository. `just check` is what the gate runs.
+
+default:
+    @just --list
+
+# Everything the gate checks.
+check:
+    .ci/run
+
+# Format, lint, import rules and types of the whole workspace.
+lint:
+    uv run ruff format .
+    uv run ruff check --fix .
+    uv run lint-imports
+    uv run mypy libs services tests scripts
+
+test *args:
+    uv run pytest {{args}}
+
+demo:
+    uv run cascade demo

@@ -1,0 +1,98 @@
+"""The one shape of every benchmark's answer, and what a run costs."""
+
+import os
+import platform
+import resource
+import time
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+import psutil
+
+from cascade_cli.output import console, print_json
+
+
+@dataclass(frozen=True, slots=True)
+class BenchResult:
+    """One benchmark run. `limit` is measured in the same run; `limit_what` says what it is."""
+
+    bench: str
+    figure: float
+    unit: str
+    limit: float
+    limit_what: str
+    cpu_s: float
+    wall_s: float
+    peak_rss_bytes: int
+    detail: dict[str, Any] = field(default_factory=dict)
+
+    def show(self, *, as_json: bool) -> None:
+        """Print the result."""
+        if as_json:
+            print_json(asdict(self))
+            return
+        share = f" ({self.figure / self.limit:.0%})" if self.limit else ""
+        console.print(f"[bold]{self.bench}[/]: {self.figure:,.1f} {self.unit}")
+        console.print(f"limit: {self.limit:,.1f} {self.unit}, {self.limit_what}{share}")
+        console.print(
+            f"cpu {self.cpu_s:.2f} s, wall {self.wall_s:.2f} s, peak {self.peak_rss_bytes / 1e6:.0f} MB"
+        )
+        for name, value in self.detail.items():
+            console.print(f"  {name}: {value}")
+
+
+def machine() -> dict[str, Any]:
+    """What the figures were measured on."""
+    return {
+        "cpus": os.cpu_count(),
+        "cpu": platform.processor() or platform.machine(),
+        "python": platform.python_version(),
+        "load_before": round(os.getloadavg()[0], 2),
+    }
+
+
+class ProcessTree:
+    """CPU and memory of this process and everything it started."""
+
+    def __init__(self) -> None:
+        self._me = psutil.Process()
+        self._started = time.monotonic()
+        self._cpu_before = self._cpu()
+        self.peak_rss_bytes = 0
+
+    def sample(self) -> None:
+        """Note the memory of the moment: the proportional share, so that shared pages count once."""
+        total = 0
+        for process in [self._me, *self._me.children(recursive=True)]:
+            try:
+                total += process.memory_full_info().pss
+            except (psutil.NoSuchProcess, psutil.AccessDenied):
+                continue
+        self.peak_rss_bytes = max(self.peak_rss_bytes, total)
+
+    def cpu_s(self) -> float:
+        """CPU seconds of all of them since the start."""
+        return self._cpu() - self._cpu_before
+
+    def wall_s(self) -> float:
+        """Seconds since the start."""
+        return time.monotonic() - self._started
+
+    def _cpu(self) -> float:
+        own = resource.getrusage(resource.RUSAGE_SELF)
+        total = own.ru_utime + own.ru_stime
+        for process in self._me.children(recursive=True):
+            try:
+                times = process.cpu_times()
+            except (psutil.NoSuchProcess, psutil.AccessDenied):
+                continue
+            total += times.user + times.system
+        return total
+
+
+def percentile(values: list[float], share: float) -> float:
+    """The value that `share` of the sorted values do not exceed; 0 for none."""
+    if not values:
+        return 0.0
+    ordered = sorted(values)
+    return ordered[min(len(ordered) - 1, int(share * len(ordered)))]

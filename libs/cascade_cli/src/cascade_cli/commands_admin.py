@@ -1,0 +1,40 @@
+"""Commands for whoever runs Cascade: doctor, rebuild, web."""
+
+from typing import Annotated
+
+import typer
+
+web = typer.Typer(help="The dashboard's build, with the Node that comes from a wheel.", no_args_is_help=True)
+
+
+@web.command("build")
+def web_build(
+    quiet: Annotated[bool, typer.Option("--quiet", help="Show npm's output only on failure.")] = False,
+) -> None:
+    """Build the dashboard unless it is up to date."""
+    from cascade_cli import web_commands
+
+    built = web_commands.build(quiet=quiet)
+    typer.echo("dashboard built" if built else "dashboard is up to date", err=True)
+
+
+@web.command("test")
+def web_test() -> None:
+    """Run the dashboard's unit tests."""
+    from cascade_cli import web_commands
+
+    web_commands.test()
+
+
+def doctor(
+    as_json: Annotated[bool, typer.Option("--json", help="Print the findings as JSON.")] = False,
+) -> None:
+    """Tell which servers are reachable, in which state, and what to do."""
+    import os
+
+    from cascade_cli.doctor import run_doctor
+    from cascade_cli.serve_settings import ServeSettings
+
+    # The doctor must be able to look before a token is chosen.
+    os.environ.setdefault("CASCADE_NO_AUTH", "1")
+    raise typer.Exit(run_doctor(ServeSettings(), as_json=as_json))
