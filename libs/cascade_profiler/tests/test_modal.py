@@ -138,6 +138,7 @@ def test_importing_the_package_loads_neither_modal_nor_an_s3_client() -> None:
     )
 
 
+@pytest.mark.filterwarnings("ignore::UserWarning")  # Modal says that a local call has no volumes
 def test_modal_s_own_app_takes_the_registration(
     workload: Workload, around: Surroundings, monkeypatch: pytest.MonkeyPatch
 ) -> None:

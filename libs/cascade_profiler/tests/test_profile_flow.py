@@ -8,7 +8,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from cascade_profiler.errors import OptionsError, StageFailedError
+from cascade_profiler.engine import EngineFacts
+from cascade_profiler.errors import CaptureError, OptionsError, StageFailedError
 from cascade_profiler.options import ProfileOptions
 from cascade_profiler.pipeline import Surroundings, profile
 from cascade_profiler.testing.fake_engine import LAUNCHES_AT_START, STEP_KERNELS
@@ -195,6 +196,27 @@ def test_secrets_reach_neither_the_profiled_processes_nor_the_files(
     for path in run_dir.rglob("*"):
         if path.is_file():
             assert secret.encode() not in path.read_bytes(), path
+
+
+def test_an_error_that_quotes_a_log_loses_its_secrets(workload: Workload, around: Surroundings) -> None:
+    secret = "s3cr3t-value-0123456789"
+    failing = {"CASCADE_FAKE_FAIL": "tracer", "CASCADE_FAKE_SAYS": secret, "HF_TOKEN": secret}
+
+    with pytest.raises(StageFailedError, match="removed by cascade-profiler") as failure:
+        profile(
+            workload, ProfileOptions(run_name="r"), replace(around, environ={**around.environ, **failing})
+        )
+
+    assert secret not in str(failure.value)
+    assert all(
+        secret.encode() not in path.read_bytes() for path in around.runs_dir.rglob("*") if path.is_file()
+    )
+
+
+@pytest.mark.parametrize("text", ["{", "{}", "[]", '{"compute_capability": [9]}'])
+def test_damaged_engine_facts_are_a_driver_that_was_cut_off(text: str) -> None:
+    with pytest.raises(CaptureError, match="cut off"):
+        EngineFacts.from_json(text)
 
 
 def test_the_capture_is_deleted_unless_it_is_kept_on_purpose(

@@ -6,6 +6,7 @@ There are two implementations: vLLM (`engine_vllm`, the only module that needs a
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Protocol
@@ -34,18 +35,22 @@ class EngineFacts:
         return {**asdict(self), "compute_capability": list(self.compute_capability)}
 
     @classmethod
-    def from_dict(cls, raw: Mapping[str, object]) -> EngineFacts:
-        """Read what `to_dict` wrote. Raises CaptureError if it is something else."""
-        capability, config = raw.get("compute_capability"), raw.get("model_config")
-        if not isinstance(capability, list) or len(capability) != 2 or not isinstance(config, dict):
-            raise CaptureError("engine.json is not what the driver writes; the driver was cut off")
-        return cls(
-            vllm_version=str(raw.get("vllm_version")),
-            gpu_name=str(raw.get("gpu_name")),
-            compute_capability=(int(capability[0]), int(capability[1])),
-            async_scheduling=bool(raw.get("async_scheduling")),
-            model_config=config,
-        )
+    def from_json(cls, text: str) -> EngineFacts:
+        """Read the `engine.json` that the driver wrote. Raises CaptureError if it is something else."""
+        try:
+            raw = json.loads(text)
+            major, minor = raw["compute_capability"]
+            return cls(
+                vllm_version=str(raw["vllm_version"]),
+                gpu_name=str(raw["gpu_name"]),
+                compute_capability=(int(major), int(minor)),
+                async_scheduling=bool(raw["async_scheduling"]),
+                model_config=dict(raw["model_config"]),
+            )
+        except (ValueError, KeyError, TypeError) as error:
+            raise CaptureError(
+                f"engine.json is not what the driver writes ({error!r}); it was cut off"
+            ) from error
 
 
 @dataclass(frozen=True, slots=True)

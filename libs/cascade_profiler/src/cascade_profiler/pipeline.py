@@ -57,7 +57,7 @@ from cascade_profiler.nsys_export import read_capture
 from cascade_profiler.options import ProfileOptions, S3Destination, check, default_run_name
 from cascade_profiler.plan import resolve_steps
 from cascade_profiler.process import run, running
-from cascade_profiler.secrets import secret_values
+from cascade_profiler.secrets import redact, secret_values
 from cascade_profiler.steps import RequestMark, StepMark, parse_requests, parse_steps
 from cascade_profiler.timeline import TimelineStep, reconcile, timeline_json
 from cascade_profiler.traced_run import read_traced_run
@@ -138,8 +138,8 @@ class _Run:
             with self._timed("trace_collect"):
                 self._collect(self._takes_all())
         except (ProfilerError, OSError) as error:
-            self._salvage(error)
-            raise StageFailedError(self._stage, str(error), run_dir=self._run_dir) from error
+            detail = self._salvage(error)
+            raise StageFailedError(self._stage, detail, run_dir=self._run_dir) from error
         except BaseException as error:  # an interrupt or a defect: keep what there is, then let it through
             self._salvage(error)
             raise
@@ -151,6 +151,7 @@ class _Run:
         record = self._record
         self._write("workload.json", record.workload.to_dict())
         steps, requests = self._baseline()
+        self._stage = "plan"
         wanted = record.options.trace_steps
         record.trace_repeat = record.options.repeat_to_trace(record.workload)
         record.trace_steps = resolve_steps(wanted, steps, repeat=record.trace_repeat)
@@ -165,7 +166,7 @@ class _Run:
             self._run(baseline_command(self._around.tools, layout))
             steps = parse_steps(_text(layout.baseline / "steps.jsonl"))
             requests = parse_requests(_text(layout.baseline / "requests.jsonl"))
-            record.engine = EngineFacts.from_dict(json.loads(_text(layout.baseline / "engine.json")))
+            record.engine = EngineFacts.from_json(_text(layout.baseline / "engine.json"))
             record.prompt_tokens = prompt_tokens(requests)
             self._write("workload.json", workload_json(record))
         return steps, requests
@@ -241,12 +242,15 @@ class _Run:
         self._write("workload.json", workload_json(self._record))
         collecting.collect(self._layout.root, self._run_dir, secrets=secrets, include=include)
 
-    def _salvage(self, error: BaseException) -> None:
-        """Collect and, if asked for, upload what explains the failure. A second failure only adds to the
-        note."""
+    def _salvage(self, error: BaseException) -> str:
+        """Collect and, if asked for, upload what explains the failure; return its text.
+
+        A second failure only adds a line of progress. The text may quote a log, so that it loses secrets as logs do.
+        """
         record = self._record
+        detail = redact(str(error), secret_values(self._around.environ))
         record.status, record.failed_stage = "failed", self._stage
-        record.error = f"{type(error).__name__}: {error}"
+        record.error = f"{type(error).__name__}: {detail}"
         try:
             self._write_metadata(record, real_timing=False)
             self._collect(collecting.diagnostics_only)
@@ -255,6 +259,7 @@ class _Run:
                 self._send(record.destination)
         except (ProfilerError, OSError) as second:
             self._around.progress(f"could not keep all diagnostics: {second}")
+        return detail
 
     def _upload(self, destination: S3Destination) -> None:
         """Upload what was collected. A bucket that refuses does not make the profile a failed one."""

@@ -148,10 +148,11 @@ class _Stream:
         try:
             self._trace()
         except (ProfilerError, OSError) as error:
-            record.status, record.error = "failed", f"{type(error).__name__}: {error}"
+            detail = redact(str(error), secret_values(self._around.environ))
+            record.status, record.error = "failed", f"{type(error).__name__}: {detail}"
             record.failed_stage = self._stage
             self._send_rest()
-            raise StageFailedError(self._stage, str(error), run_dir=layout.root) from error
+            raise StageFailedError(self._stage, detail, run_dir=layout.root) from error
         record.status = "ok"
         self._send_rest()
         return StreamResult(record.run_name, len(self._sent), sum(self._sent.values()))
@@ -216,7 +217,7 @@ class _Stream:
         secrets = secret_values(self._around.environ)
         engine = layout.traced / "engine.json"
         if engine.is_file():
-            self._record.engine = EngineFacts.from_dict(json.loads(engine.read_text(encoding="utf-8")))
+            self._record.engine = EngineFacts.from_json(_text(engine))
         try:
             for log in sorted(layout.logs.glob("*")):
                 self._store.put_bytes(f"logs/{log.name}", _clean(log, secrets))
