@@ -6,12 +6,12 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from cascade_core.scenarios.request import ScenarioRequest, SchedulerBody
 from cascade_requestsim.estimate import estimate_request, timing_row
 from cascade_requestsim.groups import Group, group_step
 from cascade_requestsim.profile import PerfProfile
 from cascade_requestsim.roofline import BatchSums
 from cascade_requestsim.scenario import resolve_settings, run_scenario
-from cascade_requestsim.scenario_request import ScenarioRequest, SchedulerBody
 
 Profiles = Callable[[str], PerfProfile]
 Documents = Callable[[str], dict[str, dict[str, object]]]

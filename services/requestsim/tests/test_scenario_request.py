@@ -5,10 +5,10 @@ from itertools import pairwise
 
 import pytest
 from cascade_core.errors import Refused
+from cascade_core.scenarios.request import ScenarioRequest
 from cascade_requestsim.errors import CapacityExceeded, ScenarioRefused, StepLimitExceeded
 from cascade_requestsim.profile import PerfProfile
 from cascade_requestsim.scenario import BaseSim, run_scenario
-from cascade_requestsim.scenario_request import ScenarioRequest
 from pydantic import ValidationError
 
 SHORT: dict[str, object] = {"trace_id": "t", "num_requests": 2, "prompt_tokens": 8, "output_tokens": 4}

@@ -7,10 +7,10 @@ import time
 
 import pytest
 from cascade_core.errors import Refused
+from cascade_core.scenarios.request import ScenarioRequest, SchedulerBody
 from cascade_requestsim.bench import bench_scheduler, reference_profile
 from cascade_requestsim.profile import PerfProfile
 from cascade_requestsim.scenario import run_scenario
-from cascade_requestsim.scenario_request import ScenarioRequest, SchedulerBody
 
 
 def test_the_benchmark_answers_every_token_above_the_lower_bar() -> None:

@@ -12,13 +12,14 @@ import sys
 import time
 from dataclasses import dataclass
 
+from cascade_core.scenarios.request import shorthand_workload
+
 from cascade_requestsim.errors import ScenarioRefused
 from cascade_requestsim.gpu_spec import GPU_SPECS
 from cascade_requestsim.model_shape import ModelShape
 from cascade_requestsim.profile import CalibratedPoint, PerfProfile
 from cascade_requestsim.provenance import standing_assumptions
 from cascade_requestsim.scenario import BaseSim, build_response, resolve_settings
-from cascade_requestsim.scenario_request import shorthand_workload
 from cascade_requestsim.scheduler import schedule
 
 PROMPT_TOKENS = 512

@@ -4,11 +4,14 @@ Source: the request model, section 4, "Check every request before the clock star
 """
 
 from collections import Counter
-from collections.abc import Sequence
 from dataclasses import dataclass
+
+from cascade_core.scenarios.request import Workload
 
 from cascade_requestsim.errors import CapacityExceeded, ScenarioRefused
 from cascade_requestsim.kv_cache import blocks_for
+
+__all__ = ["SchedulerSettings", "Workload", "check_workload"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,19 +24,6 @@ class SchedulerSettings:
     """Tokens a KV block holds."""
     num_kv_blocks: int = 106_267
     enable_chunked_prefill: bool = True
-
-
-@dataclass(frozen=True, slots=True)
-class Workload:
-    """Requests by index, in input order. All four sequences have one entry a request."""
-
-    ids: Sequence[str]
-    arrivals_s: Sequence[float]
-    prompt_tokens: Sequence[int]
-    output_tokens: Sequence[int]
-
-    def __len__(self) -> int:
-        return len(self.ids)
 
 
 def check_workload(workload: Workload, settings: SchedulerSettings, *, model_limit_tokens: int) -> None:

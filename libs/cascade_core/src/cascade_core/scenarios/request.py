@@ -1,9 +1,13 @@
 """The body of `POST /api/scenarios`, in both of its forms, with every limit that needs no profile.
 
+The gateway checks it before anything is stored, and the request simulator reads it from the log again.
+
 Numbers are strict: no numeric strings, no booleans, no fractions of tokens, no NaN. A null means the same as leaving
 the field out. Source: the request simulation page, "Scenario API example".
 """
 
+from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Annotated, Self
 
 from pydantic import (
@@ -16,8 +20,6 @@ from pydantic import (
     StrictStr,
     model_validator,
 )
-
-from cascade_requestsim.workload import Workload
 
 MAX_REQUESTS = 4096
 """Requests in one scenario. A safety limit of the service, not one of vLLM."""
@@ -32,6 +34,19 @@ _Tokens = Annotated[StrictInt, Field(ge=0, le=MAX_TOTAL_TOKENS)]
 _PromptTokens = Annotated[StrictInt, Field(ge=1, le=MAX_TOTAL_TOKENS)]
 _Seconds = Annotated[StrictFloat, Field(ge=0, le=MAX_ARRIVAL_S, allow_inf_nan=False)]
 _Name = Annotated[StrictStr, Field(min_length=1, max_length=1024)]
+
+
+@dataclass(frozen=True, slots=True)
+class Workload:
+    """Requests by index, in input order. All four sequences have one entry a request."""
+
+    ids: Sequence[str]
+    arrivals_s: Sequence[float]
+    prompt_tokens: Sequence[int]
+    output_tokens: Sequence[int]
+
+    def __len__(self) -> int:
+        return len(self.ids)
 
 
 class _Body(BaseModel):
