@@ -38,3 +38,16 @@ def doctor(
     # The doctor must be able to look before a token is chosen.
     os.environ.setdefault("CASCADE_NO_AUTH", "1")
     raise typer.Exit(run_doctor(ServeSettings(), as_json=as_json))
+
+
+def rebuild(
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object at the end.")] = False,
+) -> None:
+    """Throw the read models away and replay the log. The result is identical."""
+    import os
+
+    from cascade_cli.rebuild import run_rebuild
+    from cascade_cli.serve_settings import ServeSettings
+
+    os.environ.setdefault("CASCADE_NO_AUTH", "1")
+    raise typer.Exit(run_rebuild(ServeSettings(), as_json=as_json))

@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from cascade_cli import commands_admin, commands_bench
+from cascade_cli import commands_admin, commands_bench, commands_files
 
 app = typer.Typer(
     name="cascade",
@@ -19,6 +19,9 @@ app = typer.Typer(
 app.add_typer(commands_admin.web, name="web")
 app.add_typer(commands_bench.bench, name="bench")
 app.command()(commands_admin.doctor)
+app.command()(commands_admin.rebuild)
+app.command()(commands_files.simulate)
+app.command()(commands_files.compare)
 
 
 @app.command()

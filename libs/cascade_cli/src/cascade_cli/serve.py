@@ -4,6 +4,7 @@ import asyncio
 import importlib
 import os
 import signal
+import sys
 from collections.abc import Sequence
 from contextlib import suppress
 
@@ -11,7 +12,7 @@ import typer
 from cascade_core import telemetry
 from cascade_core.settings import TelemetrySettings, load
 
-from cascade_cli import app_stack
+from cascade_cli import app_stack, bundled, web_commands
 from cascade_cli.embedded.errors import EmbeddedServerError
 from cascade_cli.output import fail
 from cascade_cli.serve_settings import ServeSettings
@@ -49,6 +50,7 @@ async def _serve(settings: ServeSettings) -> None:
         loop.add_signal_handler(number, stop.set)
     async with app_stack.running_app(settings) as app:
         _announce(app)
+        build = build_dashboard()
         tasks: Sequence[asyncio.Task[object]] = [
             asyncio.create_task(stop.wait()),
             asyncio.create_task(app.stack.failed())
@@ -56,11 +58,32 @@ async def _serve(settings: ServeSettings) -> None:
             else asyncio.create_task(stop.wait()),
         ]
         done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
-        for task in tasks:
+        for task in [*tasks, build]:
             task.cancel()
         with suppress(asyncio.CancelledError):
             for task in done:
                 task.result()
+
+
+def build_dashboard() -> "asyncio.Task[None]":
+    """Build the dashboard beside the running app where it is missing or out of date; the API does not wait for it."""
+
+    async def build() -> None:
+        if not (bundled.WEB_SOURCES / "package.json").is_file():
+            return
+        if web_commands.built_digest() == web_commands.source_digest(bundled.WEB_SOURCES):
+            return
+        process = await asyncio.create_subprocess_exec(
+            sys.executable, "-m", "cascade_cli", "web", "build", "--quiet", stdin=asyncio.subprocess.DEVNULL
+        )
+        try:
+            await process.wait()
+        except asyncio.CancelledError:
+            process.terminate()
+            await process.wait()
+            raise
+
+    return asyncio.create_task(build())
 
 
 def _announce(app: app_stack.RunningApp) -> None:
