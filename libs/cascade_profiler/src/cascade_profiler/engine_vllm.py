@@ -11,7 +11,7 @@ from __future__ import annotations
 import ctypes
 import importlib
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Protocol, cast
 
 from cascade_profiler.engine import EngineFacts, StepReport, TokenReport
@@ -77,7 +77,6 @@ class VllmEngine:
             )
         self._scheduled: _SchedulerOutput | None = None
         self._contexts: dict[str, int] = {}
-        self._prompt_tokens: dict[str, int] = {}
         self._watch(core.scheduler)
         self._tracer = _load_tracer(os.environ.get("CUDA_INJECTION64_PATH"))
 
@@ -128,8 +127,7 @@ class VllmEngine:
             return StepReport(kind="decode", num_reqs=0, num_scheduled_tokens=0)
         kind: StepKind = "decode"
         for full_id, tokens in scheduled.num_scheduled_tokens.items():
-            # vLLM may add a random suffix to the id that it was given.
-            request_id = next((name for name in self._contexts if full_id.startswith(name)), full_id)
+            request_id = _own_id(full_id, self._contexts)
             if tokens > 1 or self._contexts.get(request_id, 0) == 0:
                 kind = "prefill"
             self._contexts[request_id] = self._contexts.get(request_id, 0) + tokens
@@ -247,6 +245,15 @@ def _load_tracer(path: str | None) -> _Tracer | None:
     except AttributeError:  # the spinlock detector, or a tracer before 2.0
         return None
     return cast(_Tracer, library)
+
+
+def _own_id(full_id: str, known: Mapping[str, int]) -> str:
+    """Return the id that a request was submitted with: newer vLLM versions append `-<random>` to it inside."""
+    return (
+        full_id
+        if full_id in known
+        else next((name for name in known if full_id.startswith(f"{name}-")), full_id)
+    )
 
 
 def _stamp(metrics: object, name: str) -> int | None:
