@@ -44,7 +44,13 @@ class LLMEngine:
             architectures=["OPTForCausalLM"], hidden_size=768, num_hidden_layers=12, ffn_dim=3072
         )
         self.model_config = SimpleNamespace(
-            hf_config=hf, hf_text_config=hf, dtype="torch.float16", quantization=None, max_model_len=2048
+            hf_config=hf,
+            hf_text_config=hf,
+            dtype="torch.float16",
+            quantization=None,
+            max_model_len=2048,
+            get_total_num_kv_heads=lambda: 12,
+            get_head_size=lambda: 64,
         )
 
     def add_request(self, request_id: str, prompt: str, _params: object) -> None:
@@ -148,6 +154,8 @@ def test_facts_hold_what_the_request_model_reads(engine: VllmEngine) -> None:
         "hidden_size": 768,
         "num_hidden_layers": 12,
         "ffn_dim": 3072,
+        "num_key_value_heads": 12,
+        "head_dim": 64,
         "dtype": "float16",
         "quantization": None,
         "tensor_parallel_size": 1,

@@ -95,6 +95,9 @@ class VllmEngine:
         hf = getattr(config, "hf_text_config", config.hf_config)
         fields = {name: value for name in _CONFIG_FIELDS if (value := getattr(hf, name, None)) is not None}
         fields.setdefault("architectures", getattr(config.hf_config, "architectures", None))
+        # Some configurations (OPT's) leave these two to be worked out, which vLLM has done.
+        fields.setdefault("num_key_value_heads", int(config.get_total_num_kv_heads()))
+        fields.setdefault("head_dim", int(config.get_head_size()))
         return EngineFacts(
             vllm_version=str(self._vllm.__version__),
             gpu_name=str(self._torch.cuda.get_device_name(0)),
