@@ -4,6 +4,7 @@ from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from typing import Any
 
+import aiohttp
 from aiobotocore.config import AioConfig
 from aiobotocore.session import get_session
 from botocore import UNSIGNED
@@ -16,6 +17,8 @@ from cascade_core.settings import BucketSettings
 PART_BYTES = 8 * 1024 * 1024
 """Size of a multipart part; S3 allows no less than 5 MiB."""
 DELETE_BATCH = 1000
+# A body that ends early shows as a client error of the transport below.
+_BROKEN = (BotoCoreError, aiohttp.ClientError, OSError, TimeoutError)
 _GONE = frozenset({"NoSuchKey", "404", "NotFound", "NoSuchBucket"})
 
 
@@ -96,7 +99,7 @@ class S3Bucket:
         try:
             async with reply["Body"] as body:
                 return bytes(await body.read())
-        except (BotoCoreError, OSError, TimeoutError) as error:
+        except _BROKEN as error:
             raise BucketUnavailable(f"reading {key} broke off: {error}") from error
 
     async def stream(self, key: str, *, start: int = 0, chunk: int = 1 << 18) -> AsyncIterator[bytes]:
@@ -107,7 +110,7 @@ class S3Bucket:
             async with reply["Body"] as body:
                 while piece := await body.read(chunk):
                     yield piece
-        except (BotoCoreError, OSError, TimeoutError) as error:
+        except _BROKEN as error:
             raise BucketUnavailable(f"reading {key} broke off: {error}") from error
 
     async def head(self, key: str) -> ObjectInfo | None:
@@ -198,7 +201,7 @@ class S3Bucket:
                     f"{arguments.get('Key', self.name)} is not in the bucket {self.name}"
                 ) from error
             raise BucketUnavailable(f"S3 refused {operation}: {error}") from error
-        except (BotoCoreError, OSError, TimeoutError) as error:
+        except _BROKEN as error:
             raise BucketUnavailable(f"S3 did not answer {operation}: {error}") from error
 
 
