@@ -14,6 +14,8 @@ from cascade_profiler.options import ProfileOptions
 from cascade_profiler.pipeline import Surroundings, profile
 from cascade_profiler.testing.fake_engine import LAUNCHES_AT_START, STEP_KERNELS
 from cascade_profiler.workload import Workload
+from cascade_timing.io import read_mapping, read_timeline
+from cascade_timing.pipeline import time_steps
 
 
 def read(path: Path) -> Any:
@@ -125,6 +127,27 @@ def test_leftovers_on_either_side_are_reported_and_the_mapping_counts_positions_
     # Warm-up and prefill of the traced run launch 7 each, and one more; tracing begins in repeat 1.
     assert timing[0]["kernel_id"] == LAUNCHES_AT_START + 12 * 7 + 1 + 1
     assert timing[0]["grid"] == "2x1x1"
+
+
+def test_the_step_timing_model_takes_what_a_profile_leaves(workload: Workload, around: Surroundings) -> None:
+    profile(workload, ProfileOptions(run_name="r", trace_steps=(0, 2)), around)
+    run_dir = around.runs_dir / "r"
+    timing = read(run_dir / "real_timing.json")
+
+    # A simulator numbers launches by their position in the list and names them as the traces do.
+    finished = [(position, row["kernel_name"], 4000) for position, row in enumerate(timing, start=1)]
+    measured = read_timeline(run_dir / "corrected_timeline.json")
+    result: Any = time_steps(measured, read_mapping(run_dir / "kernel_mapping.json"), finished, 2000)
+
+    coverage = result.simulated["summary"]["simulation"]["coverage"]
+    assert coverage["simulated_kernels"] == 14
+    assert coverage["kernels"] == 2 * 12 * 7 + 2, (
+        "two steady repeats of twelve steps, and a fill in each prefill"
+    )
+    assert result.compare["summary"]["wall_ns"]["count"] == 24
+    replaced = result.simulated["steps"][12]
+    # Every mapped kernel of the prefill now takes 4000 cycles at 2000 MHz, 2 us; the fill stays as measured.
+    assert sorted({kernel["duration_ns"] for kernel in replaced["kernels"]}) == [1100, 2000.0]
 
 
 def test_without_trace_steps_a_run_is_timing_only(workload: Workload, around: Surroundings) -> None:

@@ -92,7 +92,10 @@ STEP_KERNELS = (SLOTS, NORM, GEMM, SIDE, NORM, GEMM, ARGMAX)
 """What every step launches, in order. SIDE runs on another stream, beside what follows it."""
 
 LAUNCH_INTERVAL_NS = 5000
-"""[ns] between two launches on the host."""
+"""[ns] between the starts of two kernels."""
+
+COPY_NS = 700
+"""[ns] The copy of the sampled token back to the host, at the end of every step."""
 
 
 def open_engine(workload: Workload) -> FakeEngine:
@@ -253,8 +256,10 @@ class FakeEngine:
         copied_ns = now_ns + 2000 + len(kernels) * LAUNCH_INTERVAL_NS
         self._log(
             {"memcpy": 1, "correlation": self._correlation, "api": [now_ns + 900, now_ns + 950]}
-            | {"start": copied_ns, "end": copied_ns + 700}
+            | {"start": copied_ns, "end": copied_ns + COPY_NS}
         )
+        # A step ends when the GPU has finished it, so that walls are longer than the GPU's time in them.
+        sleep(max(0, copied_ns + COPY_NS - monotonic_ns()) / 1e9)
         if self._tracer is not None and os.environ.get(FAIL) == "tracer" and self._steps > 0:
             raise CaptureError("the pretended tracer died")
 
