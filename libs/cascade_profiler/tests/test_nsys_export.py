@@ -23,13 +23,13 @@ from cascade_profiler.steps import step_label
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-DATA = Path(__file__).parent / "data/nsys"
+CAPTURES = Path(__file__).parent / "captures/nsys"
 
 
 def export(tmp_path: Path, name: str, more: str = "") -> Path:
     path = tmp_path / "capture.sqlite"
     with closing(sqlite3.connect(path)) as database, database:
-        database.executescript((DATA / name).read_text(encoding="utf-8") + more)
+        database.executescript((CAPTURES / name).read_text(encoding="utf-8") + more)
     return path
 
 

@@ -21,7 +21,7 @@ HEADER = "kernel id, kernel mangled name, grid_dimX, ...\n"
 
 
 def test_a_row_cut_by_a_kill_keeps_its_shape() -> None:
-    text = (Path(__file__).parent / "data/stats_row_cut").read_text(encoding="utf-8")
+    text = (Path(__file__).parent / "captures/stats_row_cut").read_text(encoding="utf-8")
 
     kernels = parse_statistics(text)
 
