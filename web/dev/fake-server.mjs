@@ -1,6 +1,7 @@
 // A stand-in for the api while developing the dashboard: the same routes with
 // invented data, one of its runs streaming 2,000 events a second over 320 sims.
-//   node dev/fake-server.mjs            PORT=8787 TOKEN=dev-token NO_AUTH=1 EMPTY=1 RATE=2000
+//   node dev/fake-server.mjs            PORT=8787 TOKEN=dev-token NO_AUTH=1 EMPTY=1 RATE=2000 FILL=0
+// FILL: kernels that each sim of the large run has already finished at the start.
 // It also serves dist/ as the api does. POST /__dev/drop ends every event stream.
 import { createReadStream, existsSync } from "node:fs";
 import { createServer } from "node:http";
@@ -93,7 +94,10 @@ if (!EMPTY) {
   mixed.sims.slice(0, 5).forEach(start);
   mixed.slow = true;
   const big = addRun("run-64x5", "opt125m-h100 run 2", ["SM90_H100", "SM90_H200", "SM90_H100_HALF_L2", "SM90_H100_PCIE", "SM90_H200_SLOW_HBM"].map((gpu_config) => ({ gpu_config, count: 64 })), { engine: "accel-sim", ageMs: 5e3, live: true, kernelsTotal: 712 });
-  big.sims.slice(0, 300).forEach(start);
+  big.sims.slice(0, 300).forEach((sim) => {
+    start(sim);
+    for (let i = 0; i < Number(process.env.FILL ?? 0); i += 1) step(big, sim);
+  });
   big.full = true;
 }
 

@@ -101,6 +101,15 @@ export function setQuery(changes: Record<string, string | null>): void {
   navigate(address.peek().path + (text === "" ? "" : `?${text}`), { replace: true });
 }
 
+/** Sets a parameter that may occur several times, such as the runs of a comparison. */
+export function setRepeated(key: string, values: readonly string[]): void {
+  const next = new URLSearchParams(address.peek().query);
+  next.delete(key);
+  for (const value of values) next.append(key, value);
+  const text = next.toString();
+  navigate(address.peek().path + (text === "" ? "" : `?${text}`), { replace: true });
+}
+
 export function startRouter(): void {
   addEventListener("popstate", () => {
     address.value = read();

@@ -46,7 +46,7 @@ export function LineChart({ label, x, lines, formatX, formatY, heightPx = 220, f
           { ...axis, size: 68, values: (_, splits) => splits.map(formatY) },
         ],
         series: [
-          { label: "x", value: (_, value) => (value === null ? "–" : formatX(value)) },
+          { label: "At", value: (_, value) => (value === null ? "–" : formatX(value)) },
           ...lines.map((line) => ({
             label: line.label,
             stroke: cssColour(line.colour),

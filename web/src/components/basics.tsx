@@ -102,7 +102,7 @@ export function Loading({ what }: { what: string }) {
 export function Command({ text }: { text: string }) {
   return (
     <div class="command">
-      <pre tabIndex={0} aria-label="Command">
+      <pre tabIndex={0} role="group" aria-label="Command">
         {text}
       </pre>
       <CopyButton text={text} />
@@ -150,6 +150,15 @@ export function Meter({ done, total, state }: { done: number; total: number; sta
   return (
     <div class="meter" role="progressbar" aria-label="Kernels done" aria-valuemin={0} aria-valuemax={total} aria-valuenow={Math.min(done, total)}>
       <i class={`s-${state}`} style={{ width: `${percent}%` }} />
+    </div>
+  );
+}
+
+/** A wide table's own scroll area, reachable by keyboard. */
+export function TableScroll({ label, flush = true, children }: { label: string; flush?: boolean; children: ComponentChildren }) {
+  return (
+    <div class={`table-wrap ${flush ? "flush" : ""}`} role="region" aria-label={label} tabIndex={0}>
+      {children}
     </div>
   );
 }

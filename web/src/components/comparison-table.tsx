@@ -5,6 +5,7 @@ import { seriesVariable } from "../charts/colours";
 import type { Cell, ColumnSummary, Row, SortKey, Table } from "../model/comparison";
 import { filterRows, groupByName, sortRows } from "../model/comparison";
 import { MISSING, formatExact, formatNs, formatPercent, formatSignedPercent, plural, significant } from "../model/units";
+import { withoutSharedStart } from "../model/labels";
 import { KernelName } from "./basics";
 import { VirtualList } from "./virtual";
 
@@ -20,8 +21,8 @@ export function ColumnCards({ table, comparable }: { table: Table; comparable: b
           <strong class="break">{column.label}</strong>
           <span class="big">{formatNs(column.total?.median)}</span>
           <span class="small muted">{totalNote(column)}</span>
-          <span class="small">{comparable ? ratioNote(column) : "not comparable: replayed numbers"}</span>
-          {table.hasReal && (
+          {table.columns.length > 1 && <span class="small">{comparable ? ratioNote(column) : "not comparable: replayed numbers"}</span>}
+          {table.hasErrors && (
             <span class="small" data-testid="mape">
               {column.mapePct === null ? "no error: no row has both times" : `MAPE ${formatPercent(column.mapePct)} over ${plural(column.mapeRows, "kernel")}`}
             </span>
@@ -58,6 +59,7 @@ export function ComparisonTable({ table }: { table: Table }) {
   const [rowScale, setRowScale] = useState(false);
   const base = useMemo(() => (grouped ? groupByName(table) : table), [table, grouped]);
   const rows = useMemo(() => sortRows(filterRows(base.rows, text), sort), [base, text, sort]);
+  const labels = useMemo(() => withoutSharedStart(table.columns.map((column) => column.label)), [table]);
   const lines = table.columns.length + (table.hasReal ? 1 : 0);
   const rowPx = NAME_PX + lines * LINE_PX + ROW_PAD_PX;
   return (
@@ -67,7 +69,7 @@ export function ComparisonTable({ table }: { table: Table }) {
         <label class="inline">
           Sort{" "}
           <select value={sort} onChange={(event) => setSort(SORTS.find(([key]) => key === event.currentTarget.value)?.[0] ?? "order")} data-testid="comparison-sort">
-            {SORTS.filter(([key]) => key !== "error" || table.hasReal).map(([key, label]) => (
+            {SORTS.filter(([key]) => key !== "error" || table.hasErrors).map(([key, label]) => (
               <option key={key} value={key}>
                 {label}
               </option>
@@ -93,7 +95,7 @@ export function ComparisonTable({ table }: { table: Table }) {
         row={(index) => {
           const row = rows[index];
           if (row === undefined) return null;
-          return <CompareRow key={`${grouped}${row.index}`} row={row} at={index} table={base} rowPx={rowPx} scaleNs={rowScale ? longestOf(row) : base.longestNs} />;
+          return <CompareRow key={`${grouped}${row.index}`} row={row} at={index} table={base} labels={labels} rowPx={rowPx} scaleNs={rowScale ? longestOf(row) : base.longestNs} />;
         }}
       />
     </div>
@@ -101,10 +103,10 @@ export function ComparisonTable({ table }: { table: Table }) {
 }
 
 function longestOf(row: Row): number {
-  return Math.max(row.realNs ?? 0, ...row.cells.map((cell) => cell?.time.high ?? 0));
+  return Math.max(row.realNs ?? 0, ...row.cells.map((cell) => Math.max(cell?.time.high ?? 0, cell?.realNs ?? 0)));
 }
 
-function CompareRow({ row, at, table, rowPx, scaleNs }: { row: Row; at: number; table: Table; rowPx: number; scaleNs: number }) {
+function CompareRow({ row, at, table, labels, rowPx, scaleNs }: { row: Row; at: number; table: Table; labels: readonly string[]; rowPx: number; scaleNs: number }) {
   const percent = (ns: number) => `${scaleNs === 0 ? 0 : (ns / scaleNs) * 100}%`;
   return (
     <div class="compare-row" role="row" aria-rowindex={at + 1} style={{ height: `${rowPx}px` }} data-testid="compare-row">
@@ -122,17 +124,18 @@ function CompareRow({ row, at, table, rowPx, scaleNs }: { row: Row; at: number; 
         </div>
       )}
       {table.columns.map((column, i) => (
-        <BarLine key={column.key} label={column.label} cell={row.cells[i] ?? null} colour={`var(${seriesVariable(i)})`} percent={percent} realNs={row.realNs} />
+        <BarLine key={column.key} label={labels[i] ?? column.label} title={column.label} cell={row.cells[i] ?? null} colour={`var(${seriesVariable(i)})`} percent={percent} />
       ))}
     </div>
   );
 }
 
-function BarLine({ label, cell, colour, percent, realNs }: { label: string; cell: Cell | null; colour: string; percent: (ns: number) => string; realNs: number | null }) {
+function BarLine({ label, title, cell, colour, percent }: { label: string; title: string; cell: Cell | null; colour: string; percent: (ns: number) => string }) {
+  const realNs = cell?.realNs ?? null;
   const spread = cell !== null && cell.time.n > 1 && cell.time.high > cell.time.low;
-  const title = cell === null ? "not finished" : cell.time.n > 1 ? `median of ${cell.time.n}: ${formatNs(cell.time.median)}, ${formatNs(cell.time.low)} to ${formatNs(cell.time.high)}` : formatNs(cell.time.median);
+  const value = cell === null ? "not finished" : cell.time.n > 1 ? `median of ${cell.time.n}: ${formatNs(cell.time.median)}, ${formatNs(cell.time.low)} to ${formatNs(cell.time.high)}` : formatNs(cell.time.median);
   return (
-    <div role="cell" class="bar-line" title={title}>
+    <div role="cell" class="bar-line" title={`${title}: ${value}`}>
       <span class="bar-label">{label}</span>
       <span class="bar-track" aria-hidden="true">
         {cell !== null && <i style={{ width: percent(cell.time.median), background: colour }} />}

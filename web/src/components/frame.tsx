@@ -32,7 +32,7 @@ export function Frame({ children }: { children: ComponentChildren }) {
       </a>
       <ConnectionNote />
       <div class="frame">
-        <div class="rail">
+        <header class="rail">
           <Brand />
           <nav aria-label="Main">
             {PLACES.map((place) => (
@@ -49,7 +49,7 @@ export function Frame({ children }: { children: ComponentChildren }) {
               </button>
             )}
           </div>
-        </div>
+        </header>
         <main id="main" ref={main} tabIndex={-1}>
           {children}
         </main>

@@ -17,10 +17,16 @@ export interface ColumnInput {
   readonly label: string;
   /** Kernels of each replica that finished any, in any order of replicas. */
   readonly replicas: ReadonlyArray<{ readonly kernels: readonly Kernel[]; readonly succeeded: boolean }>;
+  /** Real times of this column's own trace, where columns come from different traces. */
+  readonly real?: RealTimes;
 }
+
+/** Measured kernels by position. */
+export type RealTimes = ReadonlyMap<number, { readonly ns: number | null; readonly name: string }>;
 
 export interface Cell {
   readonly time: Spread;
+  readonly realNs: number | null;
   /** Against the real kernel, in percent; null without real timing. */
   readonly errorPct: number | null;
 }
@@ -31,6 +37,7 @@ export interface Row {
   /** Kernels behind the row: 1, or more when grouped by name. */
   readonly count: number;
   readonly name: string;
+  /** The real time that all columns share; null where each has its own or none. */
   readonly realNs: number | null;
   readonly cells: ReadonlyArray<Cell | null>;
 }
@@ -52,7 +59,9 @@ export interface ColumnSummary {
 export interface Table {
   readonly columns: readonly ColumnSummary[];
   readonly rows: readonly Row[];
+  /** One real time a row, shared by all columns. */
   readonly hasReal: boolean;
+  readonly hasErrors: boolean;
   /** The largest time of any cell, for the bars' common scale. */
   readonly longestNs: number;
 }
@@ -75,7 +84,7 @@ export function errorPct(simulated: number | null, real: number | null): number 
   return ((simulated - real) / real) * 100;
 }
 
-export function buildTable(inputs: readonly ColumnInput[], real: ReadonlyMap<number, { ns: number | null; name: string }>): Table {
+export function buildTable(inputs: readonly ColumnInput[], real: RealTimes): Table {
   const byColumn = inputs.map((input) => timesByIndex(input));
   const names = new Map<number, string>();
   for (const input of inputs) {
@@ -86,9 +95,10 @@ export function buildTable(inputs: readonly ColumnInput[], real: ReadonlyMap<num
   for (const [index, row] of real) names.set(index, row.name);
   const rows = [...names].sort(([a], [b]) => a - b).map(([index, name]): Row => {
     const realNs = real.get(index)?.ns ?? null;
-    const cells = byColumn.map((times): Cell | null => {
+    const cells = byColumn.map((times, i): Cell | null => {
       const time = spreadOf(times.get(index) ?? []);
-      return time === null ? null : { time, errorPct: errorPct(time.median, realNs) };
+      const own = realNs ?? inputs[i]?.real?.get(index)?.ns ?? null;
+      return time === null ? null : { time, realNs: own, errorPct: errorPct(time.median, own) };
     });
     return { index, count: 1, name, realNs, cells };
   });
@@ -127,7 +137,7 @@ function finish(inputs: readonly ColumnInput[], rows: readonly Row[]): Table {
       mapeRows: errors.length,
     };
   });
-  return { columns, rows, hasReal: rows.some((row) => row.realNs !== null), longestNs: longest(rows) };
+  return { columns, rows, hasReal: rows.some((row) => row.realNs !== null), hasErrors: columns.some((column) => column.mapeRows > 0), longestNs: longest(rows) };
 }
 
 export function sumTimes(kernels: readonly Kernel[]): number {
@@ -140,7 +150,7 @@ function longest(rows: readonly Row[]): number {
   let max = 0;
   for (const row of rows) {
     max = Math.max(max, row.realNs ?? 0);
-    for (const cell of row.cells) max = Math.max(max, cell?.time.high ?? 0);
+    for (const cell of row.cells) max = Math.max(max, cell?.time.high ?? 0, cell?.realNs ?? 0);
   }
   return max;
 }
@@ -186,12 +196,13 @@ function sumCells(group: readonly Row[], column: number): Cell | null {
     low += cell.time.low;
     high += cell.time.high;
     n = Math.max(n, cell.time.n);
-    if (row.realNs === null) continue;
+    if (cell.realNs === null) continue;
     simulated += cell.time.median;
-    real += row.realNs;
+    real += cell.realNs;
   }
   if (n === 0) return null;
-  return { time: { median, low, high, n }, errorPct: errorPct(simulated, real === 0 ? null : real) };
+  const realNs = real === 0 ? null : real;
+  return { time: { median, low, high, n }, realNs, errorPct: errorPct(simulated, realNs) };
 }
 
 export type SortKey = "order" | "time" | "error" | "spread";

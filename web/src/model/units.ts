@@ -66,8 +66,10 @@ export function formatExact(value: number | null | undefined): string {
 /** A signed percentage such as +3.02% or −14.2%. */
 export function formatSignedPercent(percent: number | null | undefined): string {
   if (percent === null || percent === undefined || !Number.isFinite(percent)) return MISSING;
-  const text = significant(Math.abs(percent));
-  if (text === "0") return "0%";
+  const size = Math.abs(percent);
+  // Below a tenth of a percent further digits are noise, and would not fit their column.
+  const text = size < 0.1 ? size.toFixed(2) : significant(size);
+  if (Number(text) === 0) return "0%";
   return `${percent < 0 ? "−" : "+"}${text}%`;
 }
 

@@ -1,6 +1,6 @@
 // Every run, newest first, with what its sims are doing.
 import { useState } from "preact/hooks";
-import { Age, Badge, ErrorNote, Loading, PageHead, StateBadge, StateBar, StateCounts } from "../components/basics";
+import { Age, Badge, ErrorNote, Loading, PageHead, StateBadge, StateBar, StateCounts, TableScroll } from "../components/basics";
 import type { Run } from "../model/entities";
 import { toRun } from "../model/entities";
 import { navigate, pathOf } from "../router";
@@ -55,7 +55,7 @@ export function RunsView() {
 function RunTable({ runs, chosen, toggle }: { runs: readonly Run[]; chosen: ReadonlySet<string>; toggle: (id: string) => void }) {
   return (
     <div class="card">
-      <div class="table-wrap flush">
+      <TableScroll label="Runs">
         <table class="stack" data-testid="runs">
           <thead>
             <tr>
@@ -111,7 +111,7 @@ function RunTable({ runs, chosen, toggle }: { runs: readonly Run[]; chosen: Read
             ))}
           </tbody>
         </table>
-      </div>
+      </TableScroll>
     </div>
   );
 }

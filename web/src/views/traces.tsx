@@ -1,5 +1,5 @@
 // Every trace, live; and, when there is none, how to send the first one.
-import { Age, Badge, Command, ErrorNote, Loading, PageHead, StateBadge } from "../components/basics";
+import { Age, Badge, Command, ErrorNote, Loading, PageHead, StateBadge, TableScroll } from "../components/basics";
 import type { Trace } from "../model/entities";
 import { toTrace } from "../model/entities";
 import { formatBytes, formatExact } from "../model/units";
@@ -35,7 +35,7 @@ export function TracesView() {
 function TraceTable({ traces }: { traces: readonly Trace[] }) {
   return (
     <div class="card">
-      <div class="table-wrap flush">
+      <TableScroll label="Traces">
         <table class="stack" data-testid="traces">
           <thead>
             <tr>
@@ -68,7 +68,9 @@ function TraceTable({ traces }: { traces: readonly Trace[] }) {
                 </td>
                 <td data-label="Model">{trace.model ?? <span class="muted">not given</span>}</td>
                 <td data-label="GPU">
-                  {trace.sourceGpu ?? <span class="muted">not given</span>} <span class="muted nowrap">{trace.arch}</span>
+                  <span>
+                    {trace.sourceGpu ?? <span class="muted">not given</span>} <span class="muted nowrap">{trace.arch}</span>
+                  </span>
                 </td>
                 <td data-label="Kernels" class="num">
                   {formatExact(trace.kernelCount)}
@@ -90,7 +92,7 @@ function TraceTable({ traces }: { traces: readonly Trace[] }) {
             ))}
           </tbody>
         </table>
-      </div>
+      </TableScroll>
     </div>
   );
 }

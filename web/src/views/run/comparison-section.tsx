@@ -3,6 +3,7 @@ import { useMemo } from "preact/hooks";
 import { ColumnCards, ComparisonTable } from "../../components/comparison-table";
 import type { ColumnInput } from "../../model/comparison";
 import { buildTable } from "../../model/comparison";
+import { noticesFor } from "../../model/engine";
 import type { LiveRun } from "../../model/run-state";
 import type { RunStore } from "../../state/live-run";
 import { useRealTiming, useThrottled } from "../../state/run-hooks";
@@ -11,7 +12,7 @@ export function ComparisonSection({ store }: { store: RunStore }) {
   const live = useThrottled(store.run, 1500);
   const real = useRealTiming(live);
   const table = useMemo(() => (live === null ? null : buildTable(columnsOf(live), real?.byIndex ?? new Map())), [live, real]);
-  const replayed = live !== null && [...live.sims.values()].some((sim) => sim.engine === "replay") && !live.run.replay;
+  const comparable = useMemo(() => live === null || isComparable(live), [live]);
   return (
     <section class="card" aria-labelledby="comparison">
       <header>
@@ -23,13 +24,23 @@ export function ComparisonSection({ store }: { store: RunStore }) {
           <p class="muted">No kernel has finished yet.</p>
         ) : (
           <>
-            <ColumnCards table={table} comparable={!replayed} />
+            <ColumnCards table={table} comparable={comparable} />
             <ComparisonTable table={table} />
           </>
         )}
       </div>
     </section>
   );
+}
+
+/** False when the numbers are a replayed log's: configs then differ by nothing. A sample's own replay keeps its meaning. */
+function isComparable(live: LiveRun): boolean {
+  const kernelNames = new Set<string>();
+  for (const kernels of live.kernels.values()) {
+    for (const kernel of kernels.slice(0, 64)) kernelNames.add(kernel.name);
+  }
+  const notices = noticesFor({ run: live.run, trace: live.trace, sims: [...live.sims.values()], kernelNames, traceKernelNames: null });
+  return !notices.some((notice) => notice.kind === "stand-in" || (notice.kind === "replay" && !live.run.replay));
 }
 
 export function columnsOf(live: LiveRun, prefix = ""): ColumnInput[] {

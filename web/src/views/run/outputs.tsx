@@ -117,7 +117,7 @@ export function FileRow({ simId, file }: { simId: string; file: SimFile }) {
       {failure !== null && <ErrorNote error={failure} />}
       {preview !== null && (
         <>
-          <pre class="preview" tabIndex={0} aria-label={`Preview of ${file.name}`} data-testid="preview">
+          <pre class="preview" tabIndex={0} role="group" aria-label={`Preview of ${file.name}`} data-testid="preview">
             {preview.lines.join("\n")}
           </pre>
           <p class="small muted">{preview.whole ? plural(preview.lines.length, "line") : `The first ${PREVIEW_LINES} lines`}</p>

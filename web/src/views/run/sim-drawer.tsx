@@ -105,7 +105,7 @@ function Details({ sim, store }: { sim: Sim; store: RunStore }) {
       {failure !== null && <ErrorNote error={failure} />}
       <div>
         <h3>Last log lines</h3>
-        <pre class="tail tall" tabIndex={0} aria-label="Last log lines">
+        <pre class="tail tall" tabIndex={0} role="group" aria-label="Last log lines">
           {sim.logTail.join("\n") || "no output yet"}
         </pre>
       </div>

@@ -154,7 +154,7 @@ function SimCard({ sim: own, selected }: { sim: Signal<Sim>; selected: boolean }
         <Metric name="IPC" value={sim.latest.gpu_tot_ipc === null ? MISSING : significant(sim.latest.gpu_tot_ipc)} exact={formatExact(sim.latest.gpu_tot_ipc)} />
         <Metric name="Sim rate" value={formatRate(sim.latest.sim_rate_ips, " inst")} exact={`${formatExact(sim.latest.sim_rate_ips)} inst/s`} />
       </dl>
-      <pre class="tail" aria-label="Last log lines">
+      <pre class="tail">
         {sim.logTail.slice(-TAIL_LINES).join("\n") || " "}
       </pre>
     </li>

@@ -7,9 +7,10 @@ import { LineChart } from "../../charts/line-chart";
 import { seriesVariable } from "../../charts/colours";
 import { Banner, ErrorNote, Loading } from "../../components/basics";
 import type { SimStepTimeline } from "../../api/types";
-import type { Pair, StepMetric, StepSummary } from "../../model/step-timing";
+import { RequestTable } from "../../components/request-table";
+import type { StepMetric } from "../../model/step-timing";
 import { firstOfConfig, labelOf, stepSeries, summarise } from "../../model/step-timing";
-import { MISSING, formatMs, formatNs, formatPercent, formatSignedPercent, plural } from "../../model/units";
+import { formatNs, plural } from "../../model/units";
 import type { RunStore } from "../../state/live-run";
 import { useLoaded } from "../../state/poll";
 import { client } from "../../state/session";
@@ -102,54 +103,5 @@ function StepTiming({ timelines }: { timelines: readonly SimStepTimeline[] }) {
         </Banner>
       )}
     </>
-  );
-}
-
-function RequestTable({ summaries }: { summaries: readonly StepSummary[] }) {
-  return (
-    <div class="table-wrap flush">
-      <table data-testid="step-table">
-        <thead>
-          <tr>
-            <th>Config</th>
-            <th class="num">TTFT</th>
-            <th class="num">Mean ITL</th>
-            <th class="num">End to end</th>
-            <th class="num">Prefill step</th>
-            <th class="num">Decode step</th>
-            <th class="num">Step error</th>
-            <th class="num">GPU-busy error</th>
-            <th class="num">Coverage</th>
-          </tr>
-        </thead>
-        <tbody>
-          {summaries.map((one) => (
-            <tr key={one.key}>
-              <td class="nowrap">{one.label}</td>
-              <PairCell pair={one.requests.ttftMs} />
-              <PairCell pair={one.requests.itlMs} />
-              <PairCell pair={one.requests.e2eMs} />
-              <td class="num">{formatNs(one.kinds.find((kind) => kind.kind === "prefill")?.wallNs)}</td>
-              <td class="num">{formatNs(one.kinds.find((kind) => kind.kind === "decode")?.wallNs)}</td>
-              <td class="num">{formatPercent(one.wallMapePct)}</td>
-              <td class="num">{formatPercent(one.busyMapePct)}</td>
-              <td class="num" title="Kernels with a simulated duration; measured GPU time they cover">
-                {one.kernelCoverage === null ? MISSING : formatPercent(one.kernelCoverage * 100)}
-                <div class="small muted">{one.timeCoverage === null ? "" : `${formatPercent(one.timeCoverage * 100)} of GPU time`}</div>
-              </td>
-            </tr>
-          ))}
-        </tbody>
-      </table>
-    </div>
-  );
-}
-
-function PairCell({ pair }: { pair: Pair }) {
-  return (
-    <td class="num">
-      {formatMs(pair.simulated)}
-      <div class="small muted">{pair.real === null ? "no real baseline" : `real ${formatMs(pair.real)}, ${formatSignedPercent(pair.errorPct)}`}</div>
-    </td>
   );
 }

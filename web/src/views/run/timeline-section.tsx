@@ -2,6 +2,7 @@
 import { useMemo } from "preact/hooks";
 import type { TimelineLane } from "../../charts/kernel-timeline";
 import { KernelTimeline } from "../../charts/kernel-timeline";
+import { withoutSharedStart } from "../../model/labels";
 import type { LiveRun } from "../../model/run-state";
 import type { RunStore } from "../../state/live-run";
 import { useRealTiming, useThrottled } from "../../state/run-hooks";
@@ -26,12 +27,14 @@ function lanesOf(live: LiveRun, real: ReturnType<typeof useRealTiming>): Timelin
   if (real !== null && real.kernels.length > 0) {
     lanes.push({ key: "real", label: `Real ${live.trace.sourceGpu ?? "hardware"}`, kernels: real.kernels, real: true });
   }
-  const many = new Set([...live.sims.values()].map((sim) => sim.config)).size < live.sims.size;
+  const configs = [...new Set([...live.sims.values()].map((sim) => sim.config))];
+  const short = new Map(withoutSharedStart(configs).map((label, i) => [configs[i], label]));
+  const many = configs.length < live.sims.size;
   for (const id of live.simIds) {
     const sim = live.sims.get(id);
     const kernels = live.kernels.get(id);
     if (sim === undefined || kernels === undefined || kernels.length === 0) continue;
-    lanes.push({ key: id, label: many ? `${sim.config} #${sim.replica}` : sim.config, kernels, real: false });
+    lanes.push({ key: id, label: `${short.get(sim.config) ?? sim.config}${many ? ` #${sim.replica}` : ""}`, kernels, real: false });
   }
   return lanes;
 }
