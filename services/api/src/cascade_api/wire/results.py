@@ -1,14 +1,17 @@
 """Bodies of results, comparison, files and step timing. spec: types, Results."""
 
 from datetime import datetime
-from typing import Any
 
 from cascade_core.kernels.facts import KernelFinished
 from cascade_core.sims.facts import SimMetrics
-from pydantic import BaseModel, Field, JsonValue, SerializerFunctionWrapHandler, model_serializer
+from pydantic import BaseModel, Field, JsonValue
 
 from cascade_api.wire.runs import RunSummary, SimSummary
 from cascade_api.wire.traces import GpuConfig, TraceDetail
+
+
+def _is_false(value: object) -> bool:
+    return value is False
 
 
 class KernelStat(BaseModel):
@@ -25,20 +28,15 @@ class KernelStat(BaseModel):
     stats: dict[str, float | str] = Field(description='Every "key = value" line in the block.')
     since_last_completion: bool = Field(
         default=False,
+        exclude_if=_is_false,
         description="True where kernels overlapped: the cycles count from the previous completion and are no "
         "duration. Left out otherwise.",
     )
     partial: bool = Field(
-        default=False, description="True where a simulation limit cut the kernel. Left out otherwise."
+        default=False,
+        exclude_if=_is_false,
+        description="True where a simulation limit cut the kernel. Left out otherwise.",
     )
-
-    @model_serializer(mode="wrap")
-    def _without_false_flags(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        fields: dict[str, Any] = handler(self)
-        for name in ("since_last_completion", "partial"):
-            if not fields.get(name):
-                fields.pop(name, None)
-        return fields
 
 
 def kernel_stat(fact: KernelFinished, clock_mhz: float | None, *, with_stats: bool) -> KernelStat:

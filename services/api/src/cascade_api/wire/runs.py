@@ -9,12 +9,16 @@ from cascade_core.runs.state import Run, RunState, run_state, sim_counts
 from cascade_core.sims.facts import SimMetrics
 from cascade_core.sims.state import Sim
 from cascade_core.sims.transitions import SimState
-from pydantic import BaseModel, Field, SerializerFunctionWrapHandler, model_serializer
+from pydantic import BaseModel, Field
 
 from cascade_api.wire.traces import TraceSummary
 
 MOST_ENTRIES = 1000
 """No spec limit exists ("any number of entries"); this bounds what one request may create."""
+
+
+def _is_unknown(value: object) -> bool:
+    return value is None
 
 
 class RunCreate(BaseModel):
@@ -54,21 +58,15 @@ class SimSummary(BaseModel):
     log_tail: list[str] = Field(description="Last 20 lines.")
     engine: str | None = Field(
         default=None,
+        exclude_if=_is_unknown,
         description="What made the numbers: `accel-sim`, `replay` (a recorded log played again) or `estimate` "
         "(the analytical estimate). Left out while nothing has said so.",
     )
     log_clock_mhz: float | None = Field(
         default=None,
+        exclude_if=_is_unknown,
         description="The core clock that the log itself states. Left out where it equals the config's.",
     )
-
-    @model_serializer(mode="wrap")
-    def _without_unknown(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        fields: dict[str, Any] = handler(self)
-        for name in ("engine", "log_clock_mhz"):
-            if fields.get(name) is None:
-                fields.pop(name, None)
-        return fields
 
 
 class RunSummary(BaseModel):
