@@ -7,7 +7,11 @@ class Fact(BaseModel):
     """Base of all facts. Past tense, immutable; a change of meaning is a new version with an upcaster."""
 
     model_config = ConfigDict(
-        frozen=True, extra="forbid", ser_json_inf_nan="null", arbitrary_types_allowed=False
+        frozen=True,
+        extra="forbid",
+        allow_inf_nan=False,
+        ser_json_inf_nan="null",
+        arbitrary_types_allowed=False,
     )
 
     occurred_at: AwareDatetime

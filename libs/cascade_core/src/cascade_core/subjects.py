@@ -111,6 +111,19 @@ def scenario_filter(scenario: str) -> str:
     return f"{ROOT}.scenario.{scenario}.>"
 
 
+def scenario_fact(scenario: str, name: str) -> str:
+    """The subject of one kind of fact about one scenario: `requested`, `completed` or `failed`."""
+    return f"{ROOT}.scenario.{scenario}.{name}"
+
+
+def scenario_of_subject(subject: str) -> tuple[str, str] | None:
+    """`(scenario_id, fact name)` of a scenario's subject, None for any other subject."""
+    tokens = subject.split(".")
+    if len(tokens) == 5 and tokens[2] == "scenario":
+        return tokens[3], tokens[4]
+    return None
+
+
 def sim_of_log_subject(subject: str) -> tuple[str, str] | None:
     """`(run_id, sim_id)` of a log subject, None for any other subject."""
     tokens = subject.split(".")

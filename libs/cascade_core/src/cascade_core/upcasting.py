@@ -8,6 +8,8 @@ from collections.abc import Callable
 
 from pydantic import JsonValue
 
+from cascade_core.errors import Corrupt
+
 CURRENT_VERSION = 1
 
 Payload = dict[str, JsonValue]
@@ -16,10 +18,21 @@ UPCASTERS: Upcasters = {}
 """From version n to version n + 1."""
 
 
-def upcast(body: bytes, version: int, upcasters: Upcasters = UPCASTERS) -> bytes:
-    """`body`, written as `version`, as a body of the current version."""
-    payload: Payload = json.loads(body)
-    for step in range(version, version + len(upcasters)):
-        if step in upcasters:
-            payload = upcasters[step](payload)
+def upcast(
+    body: bytes, version: int, *, to: int = CURRENT_VERSION, upcasters: Upcasters = UPCASTERS
+) -> bytes:
+    """`body`, written as `version`, as a body of version `to`, step by step.
+
+    Raises Corrupt for a body that is no JSON object, and for a version that no upcaster starts from.
+    """
+    try:
+        payload = json.loads(body)
+    except ValueError as error:
+        raise Corrupt(f"a stored fact is not JSON: {error}") from error
+    if not isinstance(payload, dict):
+        raise Corrupt("a stored fact is not a JSON object")
+    for step in range(version, to):
+        if step not in upcasters:
+            raise Corrupt(f"a stored fact has schema version {version}, which no version of Cascade wrote")
+        payload = upcasters[step](payload)
     return json.dumps(payload).encode()

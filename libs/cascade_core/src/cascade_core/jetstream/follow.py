@@ -81,8 +81,8 @@ class _Pull:
         self._name = info.name
 
     async def close(self) -> None:
-        if self._client.is_closed:
-            return
+        if not self._client.is_connected:
+            return  # waiting for a server that is away would hold up whoever stops
         try:
             await self._subscription.unsubscribe()
             if self._name:

@@ -70,7 +70,8 @@ async def provision(client: Client, *, replicas: int = 1) -> None:
                     description="Who leads.",
                     ttl=LEASE_TTL_S,
                     history=1,
-                    storage=api.StorageType.MEMORY,
+                    # In memory the bucket itself would be gone after a restart of the server, and nobody could lead.
+                    storage=api.StorageType.FILE,
                     replicas=replicas,
                 )
             )

@@ -15,7 +15,7 @@ Engine = Literal["accel-sim", "replay", "estimate"]
 class SimMetrics(BaseModel):
     """The newest totals of a sim. None where the log holds no finite number."""
 
-    model_config = ConfigDict(frozen=True, ser_json_inf_nan="null")
+    model_config = ConfigDict(frozen=True, allow_inf_nan=False, ser_json_inf_nan="null")
 
     gpu_tot_sim_cycle: float | None = None
     gpu_tot_sim_insn: float | None = None
@@ -117,6 +117,20 @@ class SimStepTimelineStored(SimFact):
     compare: dict[str, JsonValue] | None = None
 
 
+class SimOutcome(BaseModel):
+    """How a sim ended, as the whole log told it. Kept because some of the facts that decided it are purged."""
+
+    model_config = ConfigDict(frozen=True)
+
+    state: SimState
+    error: str | None = None
+    exit_code: int | None = None
+    attempt: str | None = None
+    engine: str | None = None
+    started_at: AwareDatetime | None = None
+    finished_at: AwareDatetime | None = None
+
+
 class SimLogArchived(SimFact):
     """The ended sim's log lies in the bucket and was purged from the stream, as were its repeated heartbeats."""
 
@@ -128,6 +142,8 @@ class SimLogArchived(SimFact):
     """Uncompressed bytes of the log, line ends included."""
     log_tail: list[str]
     last_heartbeat_at: AwareDatetime | None = None
+    outcome: SimOutcome | None = None
+    """What a fold without the purged chunks and heartbeats might decide otherwise."""
 
 
 SimFactUnion: TypeAlias = Annotated[

@@ -1,7 +1,7 @@
 """A sim as the fold of its facts. Pure and total: no clock, no I/O, no raise.
 
 Every service folds the same facts and so agrees on every sim. A move that `SIM_TRANSITIONS` does not allow, a
-repeated fact, and a fact of a second start of the same sim change nothing.
+repeated fact, however late, and a fact of a second start of the same sim change nothing.
 """
 
 import hashlib
@@ -21,6 +21,7 @@ from cascade_core.sims.facts import (
     SimLaunchStarted,
     SimLogArchived,
     SimMetrics,
+    SimOutcome,
     SimOutputStored,
     SimProgressed,
     SimReported,
@@ -146,6 +147,8 @@ def apply(sim: Sim, fact: SimInput) -> Sim:
         case SimLaunched():
             return replace(sim, launcher_ref=sim.launcher_ref or fact.launcher_ref)
         case SimLaunchFailed():
+            if sim.last_heartbeat_at is not None:
+                return sim  # it was judged before the first heartbeat had come; the sim did start
             return _finished(sim, SimState.FAILED, fact.occurred_at, error=fact.error)
         case SimWentSilent():
             if _heard_since(sim, fact.heartbeat_seen_at) or not may_move(sim.state, SimState.LOST):
@@ -164,12 +167,7 @@ def apply(sim: Sim, fact: SimInput) -> Sim:
         case SimProgressed():
             return _progressed(sim, fact)
         case SimLogArchived():
-            return replace(
-                sim,
-                archive_key=fact.object_key,
-                last_heartbeat_at=sim.last_heartbeat_at or fact.last_heartbeat_at,
-                tail=LogTail(((max(fact.chunk_count - 1, 0), tuple(fact.log_tail)),)),
-            )
+            return _archived(sim, fact)
         case KernelFinished() | SimOutputStored() | SimStepTimelineStored():
             return sim
         case _:
@@ -177,14 +175,20 @@ def apply(sim: Sim, fact: SimInput) -> Sim:
 
 
 def _reported(sim: Sim, fact: SimReported) -> Sim:
-    if sim.is_terminal or is_fenced(sim, fact.attempt):
-        return sim
+    if sim.is_terminal or sim.state is SimState.PENDING or is_fenced(sim, fact.attempt):
+        return sim  # nobody has started a pending sim; what speaks for it is not its simulator
     at = fact.occurred_at
     heard = at if sim.last_heartbeat_at is None else max(at, sim.last_heartbeat_at)
+    fresh = sim.last_heartbeat_at is None or at > sim.last_heartbeat_at
     sim = replace(
-        sim, last_heartbeat_at=heard, attempt=sim.attempt or fact.attempt, engine=sim.engine or fact.engine
+        sim,
+        last_heartbeat_at=heard,
+        attempt=_owner(sim, fact.attempt),
+        engine=sim.engine or fact.engine,
     )
     if fact.state is SimState.RUNNING:
+        if sim.state is SimState.LOST and not fresh:
+            return sim  # an old heartbeat, stored again, is no sign of life
         if sim.state is SimState.RUNNING or may_move(sim.state, SimState.RUNNING):
             return replace(sim, state=SimState.RUNNING, error=None, started_at=sim.started_at or at)
         return sim
@@ -202,7 +206,54 @@ def _appended(sim: Sim, fact: LogAppended) -> Sim:
     if fact.seq == 0 and sim.first_chunk_digest is None:
         sim = replace(sim, first_chunk_digest=chunk_digest(fact.lines))
     tail = sim.tail.add(fact.seq, fact.lines)
-    return sim if tail == sim.tail else replace(sim, tail=tail)
+    return sim if tail == sim.tail else replace(sim, tail=tail, attempt=_owner(sim, fact.attempt))
+
+
+def _owner(sim: Sim, attempt: str | None) -> str | None:
+    """The start that owns the sim after a fact of `attempt`: the first that spoke since the launch."""
+    return sim.attempt or (attempt if sim.launch_attempt is not None else None)
+
+
+def _archived(sim: Sim, fact: SimLogArchived) -> Sim:
+    outcome = fact.outcome
+    told = outcome is not None and outcome.state in TERMINAL_SIM_STATES
+    if sim.archive_key is not None or not (sim.is_terminal or told):
+        return sim
+    sim = replace(
+        sim,
+        archive_key=fact.object_key,
+        last_heartbeat_at=fact.last_heartbeat_at or sim.last_heartbeat_at,
+        tail=LogTail(((max(fact.chunk_count - 1, 0), tuple(fact.log_tail)),)),
+        first_chunk_digest=None,
+        second_log=False,
+    )
+    if outcome is None or not told:
+        return sim
+    # Once its chunks and heartbeats are purged, a replay of what is left may judge otherwise than the whole log did.
+    return replace(
+        sim,
+        state=outcome.state,
+        error=outcome.error,
+        exit_code=outcome.exit_code,
+        attempt=outcome.attempt,
+        engine=outcome.engine,
+        started_at=outcome.started_at,
+        finished_at=outcome.finished_at,
+        last_heartbeat_at=fact.last_heartbeat_at,
+    )
+
+
+def outcome_of(sim: Sim) -> SimOutcome:
+    """What the archive keeps of an ended sim. `_archived` reads it back."""
+    return SimOutcome(
+        state=sim.state,
+        error=sim.error,
+        exit_code=sim.exit_code,
+        attempt=sim.attempt,
+        engine=sim.engine,
+        started_at=sim.started_at,
+        finished_at=sim.finished_at,
+    )
 
 
 def _progressed(sim: Sim, fact: SimProgressed) -> Sim:
