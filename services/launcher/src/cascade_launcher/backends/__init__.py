@@ -1,0 +1,1 @@
+"""Where sims run: one small protocol, four platforms."""

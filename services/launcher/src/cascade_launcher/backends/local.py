@@ -1,0 +1,290 @@
+"""Sims as processes of this machine, each in a session and process group of its own.
+
+They outlive a launcher that is killed, and are found again by the records on disk. An orderly stop ends them.
+"""
+
+import asyncio
+import os
+import shlex
+import shutil
+import signal
+import subprocess
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import structlog
+from cascade_core.ports import Bucket
+from cascade_core.runs.state import Run
+
+from cascade_launcher.backends import processes
+from cascade_launcher.backends.protocol import Ended, Gone, Launch, LaunchError, Running, Vital
+from cascade_launcher.backends.records import AlreadyLocked, ProcessRecord, Records
+from cascade_launcher.environment import contract, inherited
+from cascade_launcher.trace_files import materialise
+from cascade_launcher.trace_paths import directory_name, trace_dir
+
+_logger = structlog.get_logger(__name__)
+
+KILL_AFTER_S = 5.0
+"""From SIGTERM to SIGKILL. spec: concepts, How a run launches."""
+GONE_WITHIN_S = 10.0
+"""How long the kernel may take to end what was killed; only a process stuck in the kernel takes longer."""
+LOOK_EVERY_S = 0.05
+STOPPED_ERROR = "cascade was stopped while this sim ran"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LocalOptions:
+    """What the local backend is told."""
+
+    sim_cmd: str | None
+    main_url: str
+    token: str
+    data_dir: Path
+    accelsim_dir: Path
+    bucket_name: str
+    prefix: str
+
+
+@dataclass(slots=True)
+class _Process:
+    record: ProcessRecord
+    child: "subprocess.Popen[bytes] | None"
+    """None for a process that an earlier launcher started; its exit code is nobody's to see."""
+
+
+class LocalBackend:
+    """Runs each sim as a subprocess. Implements `Backend`."""
+
+    poll_every_s = 0.5
+    ends_with_launcher = True
+
+    def __init__(self, options: LocalOptions, bucket: Bucket, environ: Mapping[str, str]) -> None:
+        self._options = options
+        self._bucket = bucket
+        self._environ = inherited(environ)
+        self._records = Records.below(options.data_dir)
+        self._survey = processes.Survey()
+        self._known: dict[str, _Process] = {}
+
+    async def prepare(self, run: Run) -> None:
+        """Put the trace on this disk."""
+        self._command()
+        options = self._options
+        prefix = f"{options.prefix.strip('/')}/" if options.prefix.strip("/") else ""
+        await materialise(
+            self._bucket,
+            prefix=f"{prefix}{run.trace_id}/",
+            directory=self._trace_dir(run.trace_id),
+            index_path=options.data_dir.absolute() / "work/traces" / f"{directory_name(run.trace_id)}.json",
+        )
+
+    async def start(self, launch: Launch) -> str:
+        """Start the simulator, or find the one that an earlier launcher started; returns its pid."""
+        known = self._find(launch.sim_id)
+        if known is None:
+            known = self._known[launch.sim_id] = await self._start(launch)
+        return str(known.record.pid)
+
+    async def stop(self, sim_id: str, *, patience_s: float = 0.0) -> None:
+        """End the sim's processes: patience, SIGTERM, 5 s, SIGKILL; then forget it."""
+        known = self._find(sim_id)
+        if known is None:
+            return
+        await _end(known, self._survey, patience_s=patience_s)
+        self._records.forget(sim_id)
+        self._known.pop(sim_id, None)
+
+    async def stop_for_now(self, sim_id: str, *, because: str) -> None:
+        """End the sim's processes as `stop` does, but keep its record, so that a later launcher can tell
+        why."""
+        known = self._known.get(sim_id)
+        if known is None:
+            return
+        known.record = replace(known.record, ended_because=because)
+        self._records.write(known.record)
+        await _end(known, self._survey, patience_s=0.0)
+
+    async def alive(self, sim_id: str) -> Vital:
+        """How one sim's process fares."""
+        known = self._find(sim_id)
+        return Gone() if known is None else self._vital(known)
+
+    async def census(self) -> Mapping[str, Vital]:
+        """Every process that is on record, by whichever launcher."""
+        for sim_id in self._records.sim_ids():
+            self._find(sim_id)
+        return {sim_id: self._vital(known) for sim_id, known in self._known.items()}
+
+    async def finish(self, run_id: str) -> None:
+        """The trace stays on disk for the next run."""
+
+    def known_sims(self, *, own: bool) -> list[str]:
+        """The ids of the sims that this process knows. `own`: only those that it started itself."""
+        return [sim_id for sim_id, known in self._known.items() if known.child is not None or not own]
+
+    def _trace_dir(self, trace_id: str) -> Path:
+        options = self._options
+        return trace_dir(
+            options.data_dir, bucket=options.bucket_name, prefix=options.prefix, trace_id=trace_id
+        )
+
+    def _command(self) -> list[str]:
+        text = self._options.sim_cmd
+        if text is None or not text.strip():
+            raise LaunchError("launch: CASCADE_SIM_CMD is not set")
+        try:
+            return shlex.split(text)
+        except ValueError as error:
+            raise LaunchError(
+                f"launch: CASCADE_SIM_CMD cannot be split into arguments ({error}): {text!r}. Fix its quotes."
+            ) from error
+
+    async def _start(self, launch: Launch) -> _Process:
+        command = self._command()
+        environ = self._environ | contract(
+            launch,
+            main_url=self._options.main_url,
+            token=self._options.token,
+            trace_dir=str(self._trace_dir(launch.trace_id)),
+            accelsim_dir=str(self._options.accelsim_dir),
+        )
+        program = shutil.which(command[0], path=environ.get("PATH", os.defpath))
+        if program is None:
+            raise LaunchError(
+                f"could not start {command[0]!r}: the first word of CASCADE_SIM_CMD is not an executable path, "
+                "nor the name of one on PATH"
+            )
+        try:
+            self._records.make_directory()
+            with self._records.locked(launch.sim_id) as lock:
+                return self._spawn(launch, [program, *command[1:]], environ, lock)
+        except AlreadyLocked:
+            return await self._found_by_marker(launch)
+        except OSError as error:
+            raise LaunchError(
+                f"could not start {command[0]!r}: {error.strerror or error}"
+                + (f" ({error.filename})" if error.filename else "")
+            ) from error
+
+    def _spawn(self, launch: Launch, command: list[str], environ: dict[str, str], lock: int) -> _Process:
+        with self._records.output_path(launch.sim_id).open("ab") as out:
+            child = subprocess.Popen(
+                command,
+                env=environ,
+                stdin=subprocess.DEVNULL,
+                stdout=out,
+                stderr=subprocess.STDOUT,
+                start_new_session=True,
+                pass_fds=(lock,),
+            )
+        # An unreaped child keeps its number and its start time, even when it has ended by now.
+        record = _record_of(launch, child.pid, processes.first_seen(child.pid))
+        try:
+            self._records.write(record)
+        except OSError:
+            child.kill()
+            child.wait()
+            raise
+        return _Process(record, child)
+
+    async def _found_by_marker(self, launch: Launch) -> _Process:
+        """The process that a launcher started just before it was killed, and so never wrote down."""
+        async with asyncio.timeout(GONE_WITHIN_S):
+            while True:
+                for pid in await self._survey.of_attempt(launch.attempt):
+                    started = processes.started_at(pid)
+                    if started is not None:
+                        record = _record_of(launch, pid, started)
+                        self._records.write(record)
+                        return _Process(record, None)
+                await asyncio.sleep(LOOK_EVERY_S)
+
+    def _find(self, sim_id: str) -> _Process | None:
+        """A known process, or one that is on record: adopted from a launcher that is gone."""
+        known = self._known.get(sim_id)
+        if known is None and (record := self._records.read(sim_id)) is not None:
+            known = self._known[sim_id] = _Process(record, None)
+        return known
+
+    def _vital(self, known: _Process) -> Vital:
+        if known.child is not None:
+            code = known.child.poll()
+            # A command that put its work into the background and left cleanly still runs.
+            if code is None or (code == 0 and processes.group_exists(known.record.leader)):
+                return Running()
+        else:
+            code = None
+            leader = known.record.leader
+            if processes.is_running(leader) or processes.group_exists(leader):
+                return Running()
+        sim_id = known.record.sim_id
+        return Ended(code, known.record.ended_because, self._records.last_output(sim_id))
+
+
+async def stop_all(data_dir: Path) -> list[str]:
+    """End every local sim below `data_dir`, whichever launcher started it; returns the ids of those that ran.
+
+    For `cascade serve`, whose own launcher may have been killed: after this, no sim's process is left. The
+    records stay, so that the next launcher gives these sims up with the reason.
+    """
+    records = Records.below(data_dir)
+    survey = processes.Survey()
+    running = [
+        _Process(replace(record, ended_because=STOPPED_ERROR), None)
+        for record in records.read_all()
+        if await survey.members(record.leader)
+    ]
+    for known in running:
+        records.write(known.record)
+    async with asyncio.TaskGroup() as tasks:
+        for known in running:
+            tasks.create_task(_end(known, survey, patience_s=0.0))
+    return [known.record.sim_id for known in running]
+
+
+def _record_of(launch: Launch, pid: int, started: str) -> ProcessRecord:
+    return ProcessRecord(
+        sim_id=launch.sim_id, run_id=launch.run_id, attempt=launch.attempt, pid=pid, started=started
+    )
+
+
+async def _end(known: _Process, survey: processes.Survey, *, patience_s: float) -> None:
+    """End every process of the sim: patience, SIGTERM, 5 s, SIGKILL."""
+    leader = known.record.leader
+    if await _left(known, within_s=patience_s) and not await survey.members(leader):
+        return
+    # To the group only: a simulator that started helpers in groups of their own ends them itself, in its
+    # order.
+    processes.signal_group(leader, signal.SIGTERM)
+    await _left(known, within_s=KILL_AFTER_S)
+    loop = asyncio.get_running_loop()
+    until = loop.time() + GONE_WITHIN_S
+    while members := await survey.members(leader):
+        # Again and again: what was forked in the meantime is of the sim as well.
+        processes.kill(members)
+        if loop.time() >= until:
+            _logger.error("a killed process does not end", sim_id=known.record.sim_id, pids=sorted(members))
+            return
+        await asyncio.sleep(LOOK_EVERY_S)
+        if known.child is not None:
+            known.child.poll()
+
+
+async def _left(known: _Process, *, within_s: float) -> bool:
+    """Whether the leader and its whole group ended in time."""
+    loop = asyncio.get_running_loop()
+    until = loop.time() + within_s
+    while not _is_over(known):
+        if loop.time() >= until:
+            return False
+        await asyncio.sleep(LOOK_EVERY_S)
+    return True
+
+
+def _is_over(known: _Process) -> bool:
+    if known.child is not None and known.child.poll() is None:
+        return False
+    leader = known.record.leader
+    return not processes.is_running(leader) and not processes.group_exists(leader)

@@ -1,0 +1,114 @@
+"""What the local backend remembers of a sim on disk, so that a launcher that was killed finds its processes
+again.
+
+`<sim id>.pid` names the process; `<sim id>.lock` is locked by the process itself, from the moment it exists:
+the lock is inherited by the fork, so no kill of the launcher, however timed, leaves a process that nobody
+knows of.
+"""
+
+import fcntl
+import json
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from cascade_launcher.backends.processes import Leader
+from cascade_launcher.endings import MOST_OUTPUT_CHARS, lines_of
+
+_TAIL_BYTES = 4 * MOST_OUTPUT_CHARS
+
+
+class AlreadyLocked(Exception):
+    """A process of this sim holds the lock: it was started before."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProcessRecord:
+    """One started process."""
+
+    sim_id: str
+    run_id: str
+    attempt: str
+    pid: int
+    started: str
+    ended_because: str | None = None
+    """Set before the launcher ends the process for a reason of its own."""
+
+    @property
+    def leader(self) -> Leader:
+        """The process by its full name."""
+        return Leader(self.pid, self.started, self.attempt)
+
+
+class Records:
+    """The files of one directory, `$CASCADE_DATA_DIR/work/sims`."""
+
+    def __init__(self, directory: Path) -> None:
+        self._directory = directory
+
+    @classmethod
+    def below(cls, data_dir: Path) -> "Records":
+        """The records of one data directory. spec: simulator, Where output goes."""
+        return cls(data_dir.absolute() / "work" / "sims")
+
+    def output_path(self, sim_id: str) -> Path:
+        """Where the simulator's stdout and stderr go."""
+        return self._directory / f"{sim_id}.out"
+
+    def make_directory(self) -> None:
+        """Raises OSError."""
+        self._directory.mkdir(parents=True, exist_ok=True)
+
+    def read_all(self) -> list[ProcessRecord]:
+        """Every record there is."""
+        found = (self.read(sim_id) for sim_id in self.sim_ids())
+        return [record for record in found if record is not None]
+
+    def sim_ids(self) -> list[str]:
+        """The sims that have a record."""
+        return sorted(path.stem for path in self._directory.glob("sim-*.pid"))
+
+    def read(self, sim_id: str) -> ProcessRecord | None:
+        """The record of one sim. One that cannot be read counts as absent: the lock still tells."""
+        try:
+            return ProcessRecord(**json.loads((self._directory / f"{sim_id}.pid").read_bytes()))
+        except (OSError, ValueError, TypeError):
+            return None
+
+    def write(self, record: ProcessRecord) -> None:
+        """Replace the sim's record whole. Raises OSError."""
+        path = self._directory / f"{record.sim_id}.pid"
+        temporary = path.with_suffix(".pid.tmp")
+        temporary.write_text(json.dumps(asdict(record)))
+        temporary.replace(path)
+
+    def forget(self, sim_id: str) -> None:
+        """The sim is over and its processes are gone. Its output stays."""
+        for suffix in (".pid", ".lock"):
+            (self._directory / f"{sim_id}{suffix}").unlink(missing_ok=True)
+
+    @contextmanager
+    def locked(self, sim_id: str) -> Iterator[int]:
+        """A descriptor of the sim's lock, to be inherited by its process. Raises AlreadyLocked, OSError."""
+        descriptor = os.open(self._directory / f"{sim_id}.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        try:
+            try:
+                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError as error:
+                raise AlreadyLocked(sim_id) from error
+            yield descriptor
+        finally:
+            os.close(descriptor)  # the lock itself lives on with the process that inherited it
+
+    def last_output(self, sim_id: str) -> tuple[str, ...]:
+        """The end of what the simulator wrote."""
+        try:
+            with self.output_path(sim_id).open("rb") as out:
+                size = out.seek(0, os.SEEK_END)
+                start = max(0, size - _TAIL_BYTES)
+                out.seek(start)
+                return lines_of(out.read(_TAIL_BYTES), whole=start == 0)
+        except OSError:
+            return ()

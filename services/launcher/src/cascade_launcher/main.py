@@ -1,0 +1,159 @@
+"""The launcher as a process: settings, connections, the backend, leadership, and an orderly end."""
+
+import asyncio
+import os
+import socket
+import sys
+import uuid
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from datetime import UTC, datetime
+
+import structlog
+from cascade_core import lifecycle, telemetry
+from cascade_core.errors import LogUnavailable
+from cascade_core.jetstream.connection import connected
+from cascade_core.jetstream.lease import held
+from cascade_core.jetstream.log import JetStreamLog
+from cascade_core.jetstream.provision import provision
+from cascade_core.s3 import bucket
+from cascade_core.settings import load
+from nats.aio.client import Client
+
+from cascade_launcher.backends.local import STOPPED_ERROR, LocalBackend, LocalOptions
+from cascade_launcher.backends.protocol import Backend
+from cascade_launcher.reactor import Reactor, Timing
+from cascade_launcher.settings import LauncherSettings
+
+_logger = structlog.get_logger(__name__)
+
+LEASE = "launcher"
+RETRY_TERM_S = 0.5
+GIVE_UP_WITHIN_S = 2.0
+"""What telling the log may take at an orderly stop; ending the sims takes up to 5 s more."""
+
+
+class _SystemClock:
+    def now(self) -> datetime:
+        """UTC, aware."""
+        return datetime.now(UTC)
+
+
+def main() -> int:
+    """Run the launcher until a signal; returns the exit code."""
+    settings = load(LauncherSettings)
+    telemetry.configure(settings, service="launcher")
+    return lifecycle.run(lambda stop: serve(settings, stop), service="launcher")
+
+
+async def serve(settings: LauncherSettings, stop: asyncio.Event) -> None:
+    """Lead, or wait to lead, until `stop` is set; then end local sims and leave. Raises LogUnavailable at the
+    start."""
+    async with connected(settings, name="launcher") as client:
+        await provision(client, replicas=settings.nats_replicas)
+        async with opened_backend(settings) as backend:
+            term = _Term(settings, client, backend)
+            leading = asyncio.create_task(term.lead_for_ever())
+            stopped = asyncio.create_task(stop.wait())
+            try:
+                await asyncio.wait({leading, stopped}, return_when=asyncio.FIRST_COMPLETED)
+            finally:
+                stopped.cancel()
+                leading.cancel()
+                await asyncio.gather(stopped, leading, return_exceptions=True)
+            if not leading.cancelled():
+                leading.result()  # only a defect or stored data that cannot be read end it
+
+
+@asynccontextmanager
+async def opened_backend(settings: LauncherSettings) -> AsyncIterator[Backend]:
+    """The backend that `CASCADE_SIMS` names."""
+    match settings.sims:
+        case "local":
+            async with bucket.opened(settings) as traces:
+                yield LocalBackend(
+                    LocalOptions(
+                        sim_cmd=settings.sim_cmd,
+                        main_url=settings.public_url,
+                        token=settings.token.get_secret_value(),
+                        data_dir=settings.data_dir,
+                        accelsim_dir=settings.accelsim_dir,
+                        bucket_name=settings.s3_bucket,
+                        prefix=settings.s3_prefix,
+                    ),
+                    traces,
+                    os.environ,
+                )
+        case other:
+            print(f"CASCADE_SIMS: the backend {other!r} is not built yet; choose `local`.", file=sys.stderr)
+            raise SystemExit(2)
+
+
+class _Term:
+    """Leadership, taken and lost and taken again, with one backend throughout."""
+
+    def __init__(self, settings: LauncherSettings, client: Client, backend: Backend) -> None:
+        self._client = client
+        self._backend = backend
+        self._timing = Timing(
+            heartbeat_timeout_s=settings.heartbeat_timeout_s, launch_timeout_s=settings.launch_timeout_s
+        )
+        self._holder = f"{socket.gethostname()}-{os.getpid()}-{uuid.uuid4().hex[:8]}"
+
+    async def lead_for_ever(self) -> None:
+        """Lead whenever nobody else does. A cancel while leading ends the local sims first."""
+        try:
+            while True:
+                async with held(self._client, LEASE, self._holder) as lease:
+                    await self._one_term(lease.lost)
+                await asyncio.sleep(RETRY_TERM_S)
+        finally:
+            # Without the lease, what others started may be another launcher's by now.
+            await asyncio.shield(self._end_local_sims(own=True))
+
+    async def _one_term(self, lost: asyncio.Event) -> None:
+        reactor = Reactor(JetStreamLog(self._client), self._backend, _SystemClock(), self._timing)
+        leading = asyncio.create_task(reactor.run())
+        losing = asyncio.create_task(lost.wait())
+        try:
+            await asyncio.wait({leading, losing}, return_when=asyncio.FIRST_COMPLETED)
+        except asyncio.CancelledError:
+            leading.cancel()
+            await asyncio.sleep(0)  # nothing is launched from here on; what is left of it may take its time
+            if self._backend.ends_with_launcher:
+                # While the lease is held: the next leader then finds these sims over, not running.
+                await asyncio.shield(_give_up_all(reactor))
+                await asyncio.shield(self._end_local_sims(own=False))
+            raise
+        finally:
+            leading.cancel()
+            losing.cancel()
+            await asyncio.gather(leading, losing, return_exceptions=True)
+        if not leading.cancelled():
+            _raise_unless_unavailable(leading)
+
+    async def _end_local_sims(self, *, own: bool) -> None:
+        if isinstance(self._backend, LocalBackend):
+            async with asyncio.TaskGroup() as tasks:
+                for sim_id in self._backend.known_sims(own=own):
+                    tasks.create_task(self._backend.stop_for_now(sim_id, because=STOPPED_ERROR))
+
+
+async def _give_up_all(reactor: Reactor) -> None:
+    try:
+        async with asyncio.timeout(GIVE_UP_WITHIN_S):
+            await reactor.give_up_all(STOPPED_ERROR)
+    except (LogUnavailable, TimeoutError) as error:
+        # The log may be stopping too. The records on disk tell the next launcher.
+        _logger.warning("sims end with this launcher; the log could not be told", error=str(error))
+
+
+def _raise_unless_unavailable(task: "asyncio.Task[None]") -> None:
+    try:
+        task.result()
+    except* LogUnavailable as errors:
+        _logger.warning("the log does not answer; leadership starts over", error=str(errors.exceptions[0]))
+
+
+if __name__ == "__main__":  # `cascade serve` starts each service by its main module
+    sys.exit(main())
