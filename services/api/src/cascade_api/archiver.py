@@ -12,7 +12,7 @@ import zstandard
 from cascade_core import subjects
 from cascade_core.errors import Unavailable
 from cascade_core.sims.facts import SimLogArchived
-from cascade_core.sims.state import Sim
+from cascade_core.sims.state import Sim, outcome_of
 
 from cascade_api.gateway import Gateway
 from cascade_api.log_text import as_text, stream_chunks
@@ -65,6 +65,7 @@ async def archive(gateway: Gateway, sim: Sim) -> None:
             size_bytes=counts.bytes,
             log_tail=sim.tail.lines(),
             last_heartbeat_at=sim.last_heartbeat_at,
+            outcome=outcome_of(sim),
         )
     )
     await _purge(gateway, sim.run_id, sim.sim_id)
