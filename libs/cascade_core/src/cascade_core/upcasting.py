@@ -4,7 +4,7 @@ Version 1 is the first. A new version adds an entry to `UPCASTERS` and a stored 
 """
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 from pydantic import JsonValue
 
@@ -13,7 +13,7 @@ from cascade_core.errors import Corrupt
 CURRENT_VERSION = 1
 
 Payload = dict[str, JsonValue]
-Upcasters = dict[int, Callable[[Payload], Payload]]
+Upcasters = Mapping[int, Callable[[Payload], Payload]]
 UPCASTERS: Upcasters = {}
 """From version n to version n + 1."""
 
