@@ -8,12 +8,18 @@ from dataclasses import dataclass
 from urllib.parse import urlsplit
 
 import structlog
+from cascade_core.jetstream.connection import connected
+from cascade_core.jetstream.permissions import SERVICES, permissions_of
+from cascade_core.jetstream.provision import provision
+from cascade_core.settings import NatsSettings
+from cascade_core.writers import Service
 
 from cascade_cli import bundled, running
 from cascade_cli.embedded.s3_requests import S3Access
-from cascade_cli.embedded.stack import EmbeddedStack, StackUrls
+from cascade_cli.embedded.stack import EmbeddedStack, NatsLogin, StackUrls
 from cascade_cli.serve_settings import ServeSettings
-from cascade_cli.supervisor import Service, Supervisor
+from cascade_cli.supervisor import Service as ServiceProcess
+from cascade_cli.supervisor import Supervisor
 
 _logger = structlog.get_logger(__name__)
 
@@ -66,10 +72,17 @@ def embedded_stack(settings: ServeSettings) -> EmbeddedStack:
         bucket=settings.s3_bucket,
         internal_bucket=f"{settings.s3_bucket}-internal",
         anonymous=settings.s3_anonymous,
+        nats_logins=[nats_login(service) for service in SERVICES],
         external_nats_url=settings.nats_url,
         external_database_url=settings.database_url.get_secret_value() if settings.database_url else None,
         external_s3=external_s3,
     )
+
+
+def nats_login(service: Service) -> NatsLogin:
+    """The embedded server's login of one service: it can publish only its own facts."""
+    permissions = permissions_of(service)
+    return NatsLogin(service, publish=permissions.publish, subscribe=permissions.subscribe)
 
 
 @asynccontextmanager
@@ -82,8 +95,11 @@ async def running_app(
     """
     stack = embedded_stack(settings)
     async with stack:
+        # The services' own logins may not make streams.
+        async with connected(NatsSettings(nats_url=stack.urls.nats_url), name="cascade-serve") as client:
+            await provision(client)
         services = [
-            Service(name, MODULES[name], environment_of(name, settings, stack))
+            ServiceProcess(name, MODULES[name], environment_of(name, settings, stack))
             for name in STOP_ORDER
             if name in only
         ]
@@ -125,7 +141,7 @@ def environment_of(name: str, settings: ServeSettings, stack: EmbeddedStack) -> 
     urls = stack.urls
     environment = {key: os.environ[key] for key in _PASSED_ON if key in os.environ}
     environment["PYTHONUNBUFFERED"] = "1"
-    environment["CASCADE_NATS_URL"] = urls.nats_url
+    environment["CASCADE_NATS_URL"] = stack.nats_url_for(name)
     if name in ("api", "ingest", "launcher", "requestsim"):
         environment |= _bucket_environment(settings, urls.s3)
     if name in ("ingest", "launcher", "api"):

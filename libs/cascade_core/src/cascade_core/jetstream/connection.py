@@ -1,9 +1,9 @@
 """One NATS connection: how it is made, kept and given up. A lost server is waited for, for ever."""
 
+import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
-import nats
 import structlog
 from nats.aio.client import Client
 from nats.errors import Error as NatsError
@@ -35,36 +35,48 @@ async def connected(settings: NatsSettings, *, name: str) -> AsyncIterator[Clien
 async def connect(settings: NatsSettings, *, name: str) -> Client:
     """Open a connection that reconnects for ever. `name` shows up in the server's connection list."""
 
+    problems: list[str] = []
+
     async def on_error(error: Exception) -> None:
+        if not opened:
+            problems.append(str(error) or type(error).__name__)
+            return
         _logger.warning("nats error", error=str(error) or type(error).__name__)
 
     async def on_disconnect() -> None:
-        _logger.warning("nats disconnected")
+        if opened and not opened[0].is_draining:
+            _logger.warning("nats disconnected")
 
     async def on_reconnect() -> None:
         _logger.info("nats reconnected")
 
     password = settings.nats_password
+    opened: list[Client] = []
+    client = Client()
     try:
-        return await nats.connect(
-            settings.nats_url,
-            name=name,
-            user=settings.nats_user,
-            password=password.get_secret_value() if password else None,
-            connect_timeout=CONNECT_TIMEOUT_S,
-            reconnect_time_wait=RECONNECT_WAIT_S,
-            max_reconnect_attempts=-1,
-            allow_reconnect=True,
-            drain_timeout=DRAIN_TIMEOUT_S,
-            error_cb=on_error,
-            disconnected_cb=on_disconnect,
-            reconnected_cb=on_reconnect,
-        )
+        # The client itself would try for ever, also with a wrong password.
+        async with asyncio.timeout(CONNECT_TIMEOUT_S):
+            await client.connect(
+                settings.nats_url,
+                name=name,
+                user=settings.nats_user,
+                password=password.get_secret_value() if password else None,
+                connect_timeout=CONNECT_TIMEOUT_S,
+                reconnect_time_wait=RECONNECT_WAIT_S,
+                max_reconnect_attempts=-1,
+                allow_reconnect=True,
+                drain_timeout=DRAIN_TIMEOUT_S,
+                error_cb=on_error,
+                disconnected_cb=on_disconnect,
+                reconnected_cb=on_reconnect,
+            )
     except (NatsError, OSError, TimeoutError) as error:
         raise LogUnavailable(
-            f"NATS at {_without_secrets(settings.nats_url)} cannot be reached ({error or type(error).__name__}). "
+            f"NATS at {_without_secrets(settings.nats_url)} cannot be reached ({_reason(problems, error)}). "
             "Start it, or set CASCADE_NATS_URL; `cascade doctor` tells more."
         ) from error
+    opened.append(client)
+    return client
 
 
 async def close(client: Client) -> None:
@@ -75,6 +87,11 @@ async def close(client: Client) -> None:
         await client.drain()
     except (NatsError, OSError, TimeoutError):
         await client.close()
+
+
+def _reason(problems: list[str], error: BaseException) -> str:
+    """What the server said last; the timeout of this call says nothing."""
+    return problems[-1] if problems else str(error) or type(error).__name__
 
 
 def _without_secrets(url: str) -> str:

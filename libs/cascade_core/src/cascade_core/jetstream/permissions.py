@@ -16,6 +16,8 @@ _LEASES = f"KV_{subjects.LEASES}"
 # Asking JetStream, and reading by ephemeral consumers and direct gets.
 _READ = (
     "$JS.API.INFO",
+    # The object store looks its own stream up by subject.
+    "$JS.API.STREAM.NAMES",
     *(
         subject
         for stream in (_STREAM, _CLAIMS, _LEASES)
