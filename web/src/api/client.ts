@@ -24,6 +24,8 @@ export class ApiError extends Error {
   constructor(
     readonly status: number,
     message: string,
+    /** The whole answer, for the routes whose errors name more than a reason. */
+    readonly body: unknown = null,
   ) {
     super(message);
   }
@@ -61,6 +63,12 @@ export function detailText(body: unknown, status: number): string {
 function problemPath(item: ValidationProblem): string {
   const path = (item.loc ?? []).filter((part) => part !== "body").join(".");
   return path === "" ? "" : `${path}: `;
+}
+
+/** The run that an error names, such as the base run of a scenario that came too late. */
+export function runNamedBy(error: Error): string | null {
+  if (!(error instanceof ApiError) || typeof error.body !== "object" || error.body === null || !("run_id" in error.body)) return null;
+  return typeof error.body.run_id === "string" ? error.body.run_id : null;
 }
 
 const segment = encodeURIComponent;
@@ -113,7 +121,8 @@ export class Client {
     this.hooks.onReachable(!isGatewayFailure(response), response.headers.get("date"));
     if (response.ok) return response;
     if (response.status === 401) this.hooks.onUnauthorized();
-    throw new ApiError(response.status, detailText(await bodyOrNull(response), response.status));
+    const body = await bodyOrNull(response);
+    throw new ApiError(response.status, detailText(body, response.status), body);
   }
 
   private async json<T>(path: string, request: RequestInit): Promise<T> {

@@ -112,6 +112,8 @@ export interface SimSummary {
   /** Which engine made the numbers; absent in older responses. */
   engine?: string | null;
   provenance?: string | null;
+  /** The core clock that the log states, where it is not the config's. */
+  log_clock_mhz?: number | null;
 }
 
 export interface RunDetail extends RunSummary {
@@ -129,6 +131,10 @@ export interface KernelStat {
   gpu_ipc: number | null;
   sim_time_ns: number | null;
   stats: Record<string, number | string>;
+  /** True where kernels overlapped: the cycles count from the previous completion. */
+  since_last_completion?: boolean;
+  /** True where a simulation limit cut the kernel. */
+  partial?: boolean;
 }
 
 export interface ComparisonRow {

@@ -5,6 +5,7 @@
 import type { TargetedPointerEvent } from "preact";
 import { useEffect, useMemo, useRef, useState } from "preact/hooks";
 import { readableName } from "../model/demangle";
+import type { TimeWord } from "../model/engine";
 import type { Kernel } from "../model/entities";
 import type { Lane, Window } from "../model/timeline";
 import { clampWindow, firstVisible, kernelAt, laneOf, panWindow, ticks, zoomWindow } from "../model/timeline";
@@ -18,6 +19,8 @@ export interface TimelineLane {
   readonly kernels: readonly Kernel[];
   /** Measured kernels are drawn apart from simulated ones. */
   readonly real: boolean;
+  /** What its times are called: measured, simulated, estimated, replayed. */
+  readonly word: TimeWord | "measured";
 }
 
 const LANE_PX = 22;
@@ -157,12 +160,13 @@ export function KernelTimeline({ lanes }: { lanes: readonly TimelineLane[] }) {
     else if (top + LANE_PX > scroll + viewPx) setScrollPx(top + LANE_PX - viewPx);
   };
 
+  const words = [...new Set(lanes.filter((lane) => !lane.real).map((lane) => lane.word))];
   const chosen = lanes[focused];
   return (
     <div class="timeline" data-testid="timeline">
       <div class="row spread">
         <p class="small muted">
-          {formatNs(shown.fromNs)} to {formatNs(shown.toNs)} of {formatNs(endNs)} simulated. Drag to pan, Ctrl or Shift + wheel to zoom.
+          {formatNs(shown.fromNs)} to {formatNs(shown.toNs)} of {formatNs(endNs)}{words.length === 1 ? ` ${words[0]}` : ""}. Drag to pan, Ctrl or Shift + wheel to zoom.
         </p>
         <div class="row tight" role="group" aria-label="Timeline zoom">
           <button type="button" class="tiny" onClick={() => zoom(1 / ZOOM_STEP)} aria-label="Zoom out">
@@ -208,8 +212,10 @@ function Tip({ hover, width }: { hover: Hover; width: number }) {
       {name.hint !== "" && <div class="muted">‹{name.hint}›</div>}
       <div>{lane.label}</div>
       <div>
-        {formatNs(kernel.timeNs)} {lane.real ? "measured" : "simulated"}
+        {formatNs(kernel.timeNs)} {lane.word}
       </div>
+      {kernel.overlapped && <div class="warn-text">overlapped: time since the previous completion</div>}
+      {kernel.cut && <div class="warn-text">cut by a simulation limit</div>}
       {kernel.cycles !== null && (
         <div class="muted">
           {formatExact(kernel.cycles)} cycles{kernel.ipc === null ? "" : ` · ${significant(kernel.ipc)} IPC`}

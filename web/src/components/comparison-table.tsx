@@ -6,7 +6,7 @@ import type { Cell, ColumnSummary, Row, SortKey, Table } from "../model/comparis
 import { filterRows, groupByName, sortRows } from "../model/comparison";
 import { MISSING, formatExact, formatNs, formatPercent, formatSignedPercent, plural, significant } from "../model/units";
 import { withoutSharedStart } from "../model/labels";
-import { KernelName } from "./basics";
+import { Badge, KernelName } from "./basics";
 import { VirtualList } from "./virtual";
 
 const LINE_PX = 20;
@@ -35,8 +35,8 @@ export function ColumnCards({ table, comparable }: { table: Table; comparable: b
 
 function totalNote(column: ColumnSummary): string {
   if (column.total === null) return "no replica succeeded yet";
-  if (column.total.n === 1) return "simulated, 1 replica";
-  return `simulated, median of ${column.total.n}; ${formatNs(column.total.low)} to ${formatNs(column.total.high)}`;
+  if (column.total.n === 1) return `${column.word}, 1 replica`;
+  return `${column.word}, median of ${column.total.n}; ${formatNs(column.total.low)} to ${formatNs(column.total.high)}`;
 }
 
 function ratioNote(column: ColumnSummary): string {
@@ -112,6 +112,16 @@ function CompareRow({ row, at, table, labels, rowPx, scaleNs }: { row: Row; at: 
     <div class="compare-row" role="row" aria-rowindex={at + 1} style={{ height: `${rowPx}px` }} data-testid="compare-row">
       <div role="cell" class="one-line compare-name" style={{ height: `${NAME_PX}px` }}>
         <span class="muted small">{row.count > 1 ? `${formatExact(row.count)}×` : `#${row.index + 1}`}</span> <KernelName name={row.name} />
+        {row.overlapped && (
+          <Badge tone="warn" title="Kernels overlapped: the time runs from the previous completion and is no duration">
+            overlapped
+          </Badge>
+        )}
+        {row.cut && (
+          <Badge tone="warn" title="A simulation limit cut this kernel: its time is not whole">
+            cut
+          </Badge>
+        )}
       </div>
       {table.hasReal && (
         <div role="cell" class="bar-line">

@@ -19,12 +19,14 @@ const PLACES: ReadonlyArray<{ href: string; label: string; views: readonly strin
 export function Frame({ children }: { children: ComponentChildren }) {
   const main = useRef<HTMLElement>(null);
   const view = route.value.view;
+  // A sim opens beside its run: that is the same page, and the drawer takes the focus itself.
+  const page = view === "sim" ? "run" : view;
   const first = useRef(true);
   useEffect(() => {
     // A new view is announced by moving the focus to it, except on the first load.
     if (!first.current) main.current?.focus({ preventScroll: true });
     first.current = false;
-  }, [view]);
+  }, [page]);
   return (
     <>
       <a class="skip" href="#main" onClick={(event) => (event.preventDefault(), main.current?.focus())}>

@@ -2,6 +2,7 @@
 // replicas; a row is one kernel position. All aggregation happens here, so that
 // tables and bars only draw. Times are simulated nanoseconds.
 import { readableName } from "./demangle";
+import type { TimeWord } from "./engine";
 import type { Kernel } from "./entities";
 
 /** Median over replicas with its range; `n` is the number of replicas behind it. */
@@ -15,6 +16,7 @@ export interface Spread {
 export interface ColumnInput {
   readonly key: string;
   readonly label: string;
+  readonly word: TimeWord;
   /** Kernels of each replica that finished any, in any order of replicas. */
   readonly replicas: ReadonlyArray<{ readonly kernels: readonly Kernel[]; readonly succeeded: boolean }>;
   /** Real times of this column's own trace, where columns come from different traces. */
@@ -40,11 +42,16 @@ export interface Row {
   /** The real time that all columns share; null where each has its own or none. */
   readonly realNs: number | null;
   readonly cells: ReadonlyArray<Cell | null>;
+  /** A replica's kernel overlapped another: its time is no duration. */
+  readonly overlapped: boolean;
+  /** A simulation limit cut a replica's kernel. */
+  readonly cut: boolean;
 }
 
 export interface ColumnSummary {
   readonly key: string;
   readonly label: string;
+  readonly word: TimeWord;
   /** Sum over kernels of each replica that succeeded; null when none did. */
   readonly total: Spread | null;
   /** This column's total over the fastest one's; 1 for the fastest. */
@@ -87,10 +94,12 @@ export function errorPct(simulated: number | null, real: number | null): number 
 export function buildTable(inputs: readonly ColumnInput[], real: RealTimes): Table {
   const byColumn = inputs.map((input) => timesByIndex(input));
   const names = new Map<number, string>();
-  for (const input of inputs) {
-    for (const { kernels } of input.replicas) {
-      for (const kernel of kernels) if (!names.has(kernel.index)) names.set(kernel.index, kernel.name);
-    }
+  const overlapped = new Set<number>();
+  const cut = new Set<number>();
+  for (const kernel of inputs.flatMap((input) => input.replicas.flatMap((replica) => replica.kernels))) {
+    if (!names.has(kernel.index)) names.set(kernel.index, kernel.name);
+    if (kernel.overlapped) overlapped.add(kernel.index);
+    if (kernel.cut) cut.add(kernel.index);
   }
   for (const [index, row] of real) names.set(index, row.name);
   const rows = [...names].sort(([a], [b]) => a - b).map(([index, name]): Row => {
@@ -100,7 +109,7 @@ export function buildTable(inputs: readonly ColumnInput[], real: RealTimes): Tab
       const own = realNs ?? inputs[i]?.real?.get(index)?.ns ?? null;
       return time === null ? null : { time, realNs: own, errorPct: errorPct(time.median, own) };
     });
-    return { index, count: 1, name, realNs, cells };
+    return { index, count: 1, name, realNs, cells, overlapped: overlapped.has(index), cut: cut.has(index) };
   });
   return finish(inputs, rows);
 }
@@ -130,6 +139,7 @@ function finish(inputs: readonly ColumnInput[], rows: readonly Row[]): Table {
     return {
       key: input.key,
       label: input.label,
+      word: input.word,
       total,
       ratio,
       ties: tied && ratio !== null && ratio <= 1 + TIE_FRACTION,
@@ -177,6 +187,8 @@ export function groupByName(table: Table): Table {
       name: first?.name ?? "",
       realNs: group.every((row) => row.realNs === null) ? null : group.reduce((sum, row) => sum + (row.realNs ?? 0), 0),
       cells,
+      overlapped: group.some((row) => row.overlapped),
+      cut: group.some((row) => row.cut),
     };
   });
   return { ...table, rows, longestNs: longest(rows) };

@@ -30,17 +30,34 @@ function parse(mangled: string): ReadableName {
   const trimmed = mangled.trim();
   if (trimmed === "") return { full: "(unnamed kernel)", short: "(unnamed kernel)", hint: "" };
   const plain: ReadableName = { full: trimmed, short: trimmed, hint: "" };
-  if (!trimmed.startsWith("_Z")) return plain;
+  const words = trimmed.split(" ");
+  if (words.length > 1 && words.every((word) => word.startsWith("_Z"))) return joined(words.map((word) => parse(word)));
+  if (!trimmed.startsWith("_Z")) return /[(<]/.test(trimmed) ? stripped(trimmed) : plain;
+  const reader = new NameReader(trimmed, 2);
   try {
-    const reader = new NameReader(trimmed, 2);
-    const parts = reader.encoding();
-    const short = parts.at(-1);
-    if (short === undefined) return plain;
-    return { full: parts.join("::"), short, hint: hintOf(reader.seen) };
+    return named(reader.encoding(), reader.seen) ?? plain;
   } catch (error) {
-    if (error instanceof Unreadable) return plain;
+    // A name that was cut or edited behind the function's own name still reads well.
+    if (error instanceof Unreadable) return named(reader.beforeArguments, []) ?? plain;
     throw error;
   }
+}
+
+function named(parts: readonly string[], seen: readonly string[]): ReadableName | null {
+  const short = parts.at(-1);
+  return short === undefined ? null : { full: parts.join("::"), short, hint: hintOf(seen) };
+}
+
+/** Concurrent kernels share one line of the log, and so one name. */
+function joined(names: readonly ReadableName[]): ReadableName {
+  return { full: names.map((name) => name.full).join(", "), short: names.map((name) => name.short).join(", "), hint: "" };
+}
+
+/** A name that came demangled: `void ns::name<...>(...)` is `ns::name`. */
+function stripped(text: string): ReadableName {
+  const head = text.split(/[(<]/, 1)[0] ?? "";
+  const full = head.trim().split(" ").at(-1) ?? "";
+  return full === "" ? { full: text, short: text, hint: "" } : { full, short: full.split("::").at(-1) ?? full, hint: "" };
 }
 
 const TELLING = /functor|_op|op$|ops$|kernel_impl|epilogue|collective|policy|^Flash/i;
@@ -54,6 +71,8 @@ class Unreadable extends Error {}
 /** A recursive descent over one mangled name; `seen` collects the type names inside template arguments. */
 class NameReader {
   readonly seen: string[] = [];
+  /** The function's qualified name, once its template arguments began. */
+  beforeArguments: readonly string[] = [];
   private depth = 0;
 
   constructor(
@@ -89,7 +108,7 @@ class NameReader {
       return [...outer, ...this.name()];
     }
     const parts = this.unqualified();
-    if (this.peek() === "I") this.templateArgs();
+    if (this.peek() === "I") this.argumentsOf(parts);
     return parts;
   }
 
@@ -100,6 +119,10 @@ class NameReader {
     }
     if (this.peek() === "L") this.at += 1; // internal linkage
     if (this.peek() === "U") return this.unnamed();
+    if (this.text.startsWith("cl", this.at)) {
+      this.at += 2;
+      return ["operator()"]; // the body of a lambda or a functor
+    }
     return [this.sourceName()];
   }
 
@@ -131,7 +154,7 @@ class NameReader {
         this.at += 1;
         return parts.filter((part) => part !== "(anonymous)");
       }
-      if (next === "I") this.templateArgs();
+      if (next === "I") this.argumentsOf(parts);
       else if (next === "S") parts.push(...this.substitution());
       else if (next === "T") this.skipParameter();
       else if (next === "C" || next === "D") this.at += 2; // constructor or destructor
@@ -155,6 +178,11 @@ class NameReader {
     this.at += 1;
     while (this.peek() !== "_") this.take();
     this.at += 1;
+  }
+
+  private argumentsOf(parts: readonly string[]): void {
+    if (this.depth === 0) this.beforeArguments = parts.filter((part) => part !== "(anonymous)");
+    this.templateArgs();
   }
 
   private templateArgs(): void {

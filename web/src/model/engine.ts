@@ -103,6 +103,16 @@ export function standInSigns({ trace, sims, kernelNames, traceKernelNames }: Evi
   return signs;
 }
 
+/** How a time of these sims is called: never "simulated" where nothing was. */
+export type TimeWord = "simulated" | "estimated" | "replayed" | "mixed";
+
+export function timeWord(engines: Iterable<Engine>): TimeWord {
+  const words = new Set<TimeWord>();
+  for (const engine of engines) words.add(engine === "estimate" ? "estimated" : engine === "replay" ? "replayed" : "simulated");
+  const [first] = words;
+  return words.size > 1 ? "mixed" : (first ?? "simulated");
+}
+
 export const ENGINE_LABEL: Record<Engine, string> = {
   "accel-sim": "Accel-Sim",
   replay: "replayed",

@@ -41,6 +41,8 @@ export interface Sim {
   readonly logTail: readonly string[];
   readonly engine: Engine;
   readonly provenance: string | null;
+  /** The clock that the log states, where it differs from the config's. */
+  readonly logClockMhz: number | null;
 }
 
 /** A finished kernel of one sim, without Accel-Sim's 950 raw keys. */
@@ -53,6 +55,10 @@ export interface Kernel {
   readonly instructions: number | null;
   readonly ipc: number | null;
   readonly timeNs: number | null;
+  /** Kernels overlapped: the time runs from the previous completion and is no duration. */
+  readonly overlapped: boolean;
+  /** A simulation limit cut the kernel. */
+  readonly cut: boolean;
 }
 
 export interface Trace {
@@ -147,6 +153,7 @@ export function toSim(wire: SimSummary): Sim {
     logTail: wire.log_tail,
     engine: toEngine(wire.engine),
     provenance: typeof wire.provenance === "string" ? wire.provenance : null,
+    logClockMhz: wire.log_clock_mhz ?? null,
   };
 }
 
@@ -160,6 +167,8 @@ export function toKernel(wire: KernelStat): Kernel {
     instructions: wire.gpu_sim_insn,
     ipc: wire.gpu_ipc,
     timeNs: wire.sim_time_ns,
+    overlapped: wire.since_last_completion ?? false,
+    cut: wire.partial ?? false,
   };
 }
 

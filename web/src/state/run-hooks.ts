@@ -54,7 +54,7 @@ export function useRealTiming(live: LiveRun | null): RealTiming | null {
     const rows = data.rows.filter((row) => row.real_ns !== null);
     return {
       byIndex: new Map(rows.map((row) => [row.kernel_index, { ns: row.real_ns, name: row.kernel_name }])),
-      kernels: rows.map((row) => ({ simId: "real", index: row.kernel_index, name: row.kernel_name, uid: null, cycles: null, instructions: null, ipc: null, timeNs: row.real_ns })),
+      kernels: rows.map((row) => ({ simId: "real", index: row.kernel_index, name: row.kernel_name, uid: null, cycles: null, instructions: null, ipc: null, timeNs: row.real_ns, overlapped: false, cut: false })),
     };
   }, [data, wanted]);
 }

@@ -121,7 +121,7 @@ function SideBySide({ runs }: { runs: readonly ComparedRun[] }) {
     () =>
       columns.flatMap((column): TimelineLane[] => {
         const shown = column.replicas.find((replica) => replica.succeeded) ?? column.replicas[0];
-        return shown === undefined || shown.kernels.length === 0 ? [] : [{ key: column.key, label: column.label, kernels: shown.kernels, real: false }];
+        return shown === undefined || shown.kernels.length === 0 ? [] : [{ key: column.key, label: column.label, kernels: shown.kernels, real: false, word: column.word }];
       }),
     [columns],
   );

@@ -1,6 +1,7 @@
 // The request simulator: a workload on a profiled GPU config, answered by the
 // request model and scheduler. Provenance and assumptions stand beside the numbers.
 import { useEffect, useMemo, useRef, useState } from "preact/hooks";
+import { runNamedBy } from "../api/client";
 import type { GpuConfig, ScenarioCreate, ScenarioResult } from "../api/types";
 import { Banner, ErrorNote, Loading, PageHead } from "../components/basics";
 import type { Trace } from "../model/entities";
@@ -126,6 +127,11 @@ function Simulator({ traces, configs }: { traces: readonly Trace[]; configs: rea
         {outcome.kind === "failed" && (
           <Banner tone="error" title="The scenario was not simulated" testid="scenario-error">
             <p>{outcome.error.message}</p>
+            {runNamedBy(outcome.error) !== null && (
+              <p>
+                Base run: <a href={pathOf({ view: "run", runId: runNamedBy(outcome.error) ?? "" })}>{runNamedBy(outcome.error)}</a>
+              </p>
+            )}
           </Banner>
         )}
         {outcome.kind === "done" && <ScenarioAnswer result={outcome.result} trace={trace} />}

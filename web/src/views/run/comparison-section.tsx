@@ -3,7 +3,7 @@ import { useMemo } from "preact/hooks";
 import { ColumnCards, ComparisonTable } from "../../components/comparison-table";
 import type { ColumnInput } from "../../model/comparison";
 import { buildTable } from "../../model/comparison";
-import { noticesFor } from "../../model/engine";
+import { noticesFor, timeWord } from "../../model/engine";
 import type { LiveRun } from "../../model/run-state";
 import type { RunStore } from "../../state/live-run";
 import { useRealTiming, useThrottled } from "../../state/run-hooks";
@@ -17,7 +17,7 @@ export function ComparisonSection({ store }: { store: RunStore }) {
     <section class="card" aria-labelledby="comparison">
       <header>
         <h2 id="comparison">Configs compared</h2>
-        <span class="small muted">{live?.trace.hasRealTiming === true ? "Simulated against measured kernel time" : "Simulated time only: the trace has no real kernel timing"}</span>
+        <span class="small muted">{live?.trace.hasRealTiming === true ? "Against the measured kernel time" : "No measured time to compare with: the trace has no real kernel timing"}</span>
       </header>
       <div class="body stack-gap">
         {table === null || table.rows.length === 0 ? (
@@ -43,11 +43,12 @@ function isComparable(live: LiveRun): boolean {
   return !notices.some((notice) => notice.kind === "stand-in" || (notice.kind === "replay" && !live.run.replay));
 }
 
-export function columnsOf(live: LiveRun, prefix = ""): ColumnInput[] {
+export function columnsOf(live: LiveRun): ColumnInput[] {
   const configs = [...new Set(live.run.entries.map((entry) => entry.gpu_config))];
   return configs.map((config) => ({
     key: `${live.run.id} ${config}`,
-    label: prefix + config,
+    label: config,
+    word: timeWord([...live.sims.values()].filter((sim) => sim.config === config).map((sim) => sim.engine)),
     replicas: live.simIds.flatMap((id) => {
       const sim = live.sims.get(id);
       if (sim === undefined || sim.config !== config) return [];

@@ -1,7 +1,7 @@
 // One sim in detail, beside the run: every number, its log tail, its files.
 import { useEffect, useRef, useState } from "preact/hooks";
 import { Age, Banner, ErrorNote, Facts, KernelName, Meter, StateBadge } from "../../components/basics";
-import { ENGINE_LABEL } from "../../model/engine";
+import { ENGINE_LABEL, timeWord } from "../../model/engine";
 import type { Sim } from "../../model/entities";
 import { MISSING, formatExact, formatNs, formatRate, formatSpan } from "../../model/units";
 import { navigate, pathOf } from "../../router";
@@ -19,15 +19,17 @@ export function SimDrawer({ store, simId }: { store: RunStore; simId: string }) 
   useEffect(() => {
     const back = document.activeElement;
     box.current?.focus();
+    const onKey = (event: KeyboardEvent) => {
+      if (event.key === "Escape") close();
+    };
+    document.addEventListener("keydown", onKey);
     return () => {
+      document.removeEventListener("keydown", onKey);
       if (back instanceof HTMLElement) back.focus({ preventScroll: true });
     };
   }, []);
-  const onKey = (event: KeyboardEvent) => {
-    if (event.key === "Escape") close();
-  };
   return (
-    <aside class="drawer" aria-label="Sim details" ref={box} tabIndex={-1} onKeyDown={onKey} data-testid="sim-drawer">
+    <aside class="drawer" aria-label="Sim details" ref={box} tabIndex={-1} data-testid="sim-drawer">
       <div class="row spread">
         <h2>{own === undefined ? "Sim" : `${own.value.config} · replica ${own.value.replica}`}</h2>
         <button type="button" class="tiny" onClick={close} aria-label="Close the sim's details">
@@ -79,13 +81,14 @@ function Details({ sim, store }: { sim: Sim; store: RunStore }) {
       <Facts
         items={[
           ["Current kernel", sim.currentKernel === null ? MISSING : <KernelName name={sim.currentKernel} />],
-          ["Simulated time", formatNs(simulatedNs)],
+          [`Kernel time, ${timeWord([sim.engine])}`, formatNs(simulatedNs)],
           ["Cycles", formatExact(sim.latest.gpu_tot_sim_cycle)],
           ["Instructions", formatExact(sim.latest.gpu_tot_sim_insn)],
           ["IPC", formatExact(sim.latest.gpu_tot_ipc)],
           ["Sim rate", formatRate(sim.latest.sim_rate_ips, " inst")],
           [ended ? "Took" : "Running for", formatSpan(span)],
           ["Exit code", sim.exitCode === null ? MISSING : String(sim.exitCode)],
+          ...(sim.logClockMhz === null ? [] : [["Clock in the log", `${formatExact(sim.logClockMhz)} MHz, not the config's`] as const]),
           ["Engine", ENGINE_LABEL[sim.engine] || "not stated"],
           ["Launcher", sim.launcherRef === null ? MISSING : <code>{sim.launcherRef}</code>],
           ...(sim.provenance === null ? [] : [["Provenance", sim.provenance] as const]),

@@ -2,6 +2,7 @@
 import { useMemo } from "preact/hooks";
 import type { TimelineLane } from "../../charts/kernel-timeline";
 import { KernelTimeline } from "../../charts/kernel-timeline";
+import { timeWord } from "../../model/engine";
 import { withoutSharedStart } from "../../model/labels";
 import type { LiveRun } from "../../model/run-state";
 import type { RunStore } from "../../state/live-run";
@@ -25,7 +26,7 @@ export function TimelineSection({ store }: { store: RunStore }) {
 function lanesOf(live: LiveRun, real: ReturnType<typeof useRealTiming>): TimelineLane[] {
   const lanes: TimelineLane[] = [];
   if (real !== null && real.kernels.length > 0) {
-    lanes.push({ key: "real", label: `Real ${live.trace.sourceGpu ?? "hardware"}`, kernels: real.kernels, real: true });
+    lanes.push({ key: "real", label: `Real ${live.trace.sourceGpu ?? "hardware"}`, kernels: real.kernels, real: true, word: "measured" });
   }
   const configs = [...new Set([...live.sims.values()].map((sim) => sim.config))];
   const short = new Map(withoutSharedStart(configs).map((label, i) => [configs[i], label]));
@@ -34,7 +35,7 @@ function lanesOf(live: LiveRun, real: ReturnType<typeof useRealTiming>): Timelin
     const sim = live.sims.get(id);
     const kernels = live.kernels.get(id);
     if (sim === undefined || kernels === undefined || kernels.length === 0) continue;
-    lanes.push({ key: id, label: `${short.get(sim.config) ?? sim.config}${many ? ` #${sim.replica}` : ""}`, kernels, real: false });
+    lanes.push({ key: id, label: `${short.get(sim.config) ?? sim.config}${many ? ` #${sim.replica}` : ""}`, kernels, real: false, word: timeWord([sim.engine]) });
   }
   return lanes;
 }
