@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 from cascade_estimate import GpuSpec, KernelEstimate, estimate_kernel, read_trace
-from cascade_estimate.coalesce import Pattern, lane_offsets
+from cascade_estimate.coalesce import Pattern, Space, lane_offsets
 from cascade_estimate.decode import Decoder, Instruction
 from cascade_estimate.machine import Work, simulate
 from cascade_estimate.memory import Surroundings, crossbar_load
@@ -119,17 +119,15 @@ def test_the_same_trace_gives_the_same_estimate(estimate: Callable[..., KernelEs
 def test_coalescing_counts_sectors_bank_cycles_and_conflicts(
     stride: int, width: int, sectors: int, bank_cycles: int, conflicts: int
 ) -> None:
-    footprint = Pattern(lane_offsets(0xFFFFFFFF, 1, [stride], 0), width).at(0x1000)
-    assert (footprint.sectors, footprint.bank_cycles(4), footprint.conflicts) == (
-        sectors,
-        bank_cycles,
-        conflicts,
-    )
+    offsets = lane_offsets(0xFFFFFFFF, 1, [stride], 0)
+    footprint = Pattern(offsets, width, Space.GLOBAL).at(0x1000)
+    assert (footprint.sectors, footprint.bank_cycles(4)) == (sectors, bank_cycles)
+    assert Pattern(offsets, width, Space.SHARED).at(0x1000).conflicts == conflicts
 
 
 def test_lanes_that_meet_in_a_word_make_one_atomic_transaction_each() -> None:
-    assert Pattern(lane_offsets(0xFFFFFFFF, 1, [0], 0), 4).at(0).transactions == 32
-    assert Pattern(lane_offsets(0xFFFFFFFF, 1, [4], 0), 4).at(0).transactions == 4
+    assert Pattern(lane_offsets(0xFFFFFFFF, 1, [0], 0), 4, Space.ATOMIC).at(0).transactions == 32
+    assert Pattern(lane_offsets(0xFFFFFFFF, 1, [4], 0), 4, Space.ATOMIC).at(0).transactions == 4
 
 
 def test_address_lists_of_all_three_encodings_agree() -> None:

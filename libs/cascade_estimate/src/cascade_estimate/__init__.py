@@ -8,7 +8,7 @@ how wrong it is.
 from cascade_estimate.bench import bench_estimate
 from cascade_estimate.config import GpuSpec
 from cascade_estimate.errors import ConfigError, EstimateError, TraceFormatError
-from cascade_estimate.estimate import MODEL_VERSION, KernelEstimate, estimate_kernel
+from cascade_estimate.estimate import MODEL_VERSION, KernelEstimate, estimate_kernel, l2_after
 from cascade_estimate.l2state import WarmL2
 from cascade_estimate.log import ENGINE, accelsim_log
 from cascade_estimate.trace import KernelTrace, TraceHeader, read_trace
@@ -31,5 +31,6 @@ __all__ = [
     "estimate_kernel",
     "estimate_trace",
     "iter_estimates",
+    "l2_after",
     "read_trace",
 ]

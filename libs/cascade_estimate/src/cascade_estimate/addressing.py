@@ -1,4 +1,4 @@
-"""Where an address lives: L2 slice, DRAM channel, bank and row (`-gpgpu_mem_addr_mapping`).
+"""Where an address lives: L2 slice and DRAM channel (`-gpgpu_mem_addr_mapping`).
 
 The mapping is written from the highest bit down: D channel, B bank, R row, C column, S byte in a burst.
 `dramid@8` puts the channel at bit 8; with a number of channels that is no power of two the address above bit
@@ -7,20 +7,19 @@ The mapping is written from the highest bit down: D channel, B bank, R row, C co
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from functools import cache
+from typing import NamedTuple
 
+from cascade_estimate.coalesce import LINE_SHIFT
 from cascade_estimate.config import GpuSpec
 from cascade_estimate.errors import ConfigError
 
 
-@dataclass(frozen=True, slots=True)
-class Location:
-    """Slice (over all channels), channel, bank, row."""
+class Location(NamedTuple):
+    """L2 slice (over all channels) and DRAM channel."""
 
     slice: int
     channel: int
-    bank: int
-    row: int
 
 
 class AddressMap:
@@ -40,8 +39,18 @@ class AddressMap:
         self._slices = spec.slices_per_channel
         self._hash = spec.partition_hash
         self._slice_width = (spec.channels - 1).bit_length() + (spec.slices_per_channel - 1).bit_length()
-        self._banks = [bit for bit, letter in enumerate(bits) if letter in "Bb"]
-        self._rows = [bit for bit, letter in enumerate(bits) if letter in "Rr"]
+        # Line-number bits that are the lowest bank bits: below the channel bit as they are, above it after the
+        # channel was taken out.
+        picks = [bit for bit, letter in enumerate(bits) if letter in "Bb"][
+            : (spec.slices_per_channel - 1).bit_length()
+        ]
+        self._low_picks = [
+            (bit - LINE_SHIFT, place) for place, bit in enumerate(picks) if bit < self._channel_bit
+        ]
+        self._high_picks = [
+            (bit - self._channel_bit, place) for place, bit in enumerate(picks) if bit >= self._channel_bit
+        ]
+        self._line_shift = max(self._channel_bit - LINE_SHIFT, 0)
         self._known: dict[int, Location] = {}
 
     def locate(self, line: int) -> Location:
@@ -52,17 +61,13 @@ class AddressMap:
         return found
 
     def _locate(self, line: int) -> Location:
-        address = line << 7
-        above = address >> self._channel_bit
-        channel, above = above % self._channels, above // self._channels
-        rest = above << self._channel_bit | address & ((1 << self._channel_bit) - 1)
+        above, channel = divmod(line >> self._line_shift, self._channels)
         bank = 0
-        for place, bit in enumerate(self._banks):
-            bank |= (rest >> bit & 1) << place
-        row = 0
-        for place, bit in enumerate(self._rows):
-            row |= (rest >> bit & 1) << place
-        slice_index = channel * self._slices + bank % self._slices
+        for bit, place in self._low_picks:
+            bank |= (line >> bit & 1) << place
+        for bit, place in self._high_picks:
+            bank |= (above >> bit & 1) << place
+        slice_index = channel * self._slices + bank
         if self._hash:
             # -gpgpu_memory_partition_indexing: pseudo-random interleaving (Rau, ISCA 1991), the remainder of
             # the address by an irreducible polynomial; a number of slices that is no power of two folds what
@@ -71,17 +76,30 @@ class AddressMap:
                 self._channels * self._slices
             )
             channel = slice_index // self._slices
-        return Location(slice_index, channel, bank, row)
+        return Location(slice_index, channel)
 
 
 _POLYNOMIALS = {4: 0b10011, 5: 0b100101, 6: 0b1000011, 7: 0b10000011, 8: 0b100011101}
 
 
-def _remainder(high: int, low: int, width: int) -> int:
+@cache
+def _remainders(width: int) -> tuple[tuple[int, ...], ...] | None:
+    """For each of three bytes of the address's high part, its contribution to the remainder."""
     polynomial = _POLYNOMIALS.get(width)
     if polynomial is None:
+        return None
+
+    def remainder(value: int) -> int:
+        while value >> width:
+            value ^= polynomial << value.bit_length() - width - 1
+        return value
+
+    return tuple(tuple(remainder(byte << 8 * place + width) for byte in range(256)) for place in range(3))
+
+
+def _remainder(high: int, low: int, width: int) -> int:
+    tables = _remainders(width)
+    if tables is None:
         return low
-    value = (high & 0xFFFFF) << width | low
-    while value >> width:
-        value ^= polynomial << value.bit_length() - width - 1
-    return value
+    first, second, third = tables
+    return low ^ first[high & 255] ^ second[high >> 8 & 255] ^ third[high >> 16 & 255]

@@ -18,7 +18,7 @@ from pathlib import Path
 
 from cascade_estimate.config import GpuSpec
 from cascade_estimate.errors import EstimateError
-from cascade_estimate.estimate import MODEL_VERSION, estimate_kernel
+from cascade_estimate.estimate import MODEL_VERSION, estimate_kernel, l2_after
 from cascade_estimate.intervals import HIGH_QUANTILE, LOW_QUANTILE
 from cascade_estimate.l2state import WarmL2
 from cascade_estimate.statistics import mean, quantile, rank_correlation
@@ -301,7 +301,7 @@ def _sequences(data_dir: Path) -> Iterable[SequenceRow]:
         spec = specs.setdefault(row["config"], _spec(data_dir, row["config"]))
         trace = read_trace(data_dir / "traces" / row["arch"] / f"{row['kernel_id']}.traceg.xz")
         estimate = estimate_kernel(trace, spec, warm)
-        warm = estimate.warm
+        warm = l2_after(trace, warm)
         yield SequenceRow(
             row["seq_id"],
             int(row["position"]),

@@ -10,33 +10,42 @@ only; an atomic splits where lanes meet in one word.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from enum import Enum
 
 LINE_SHIFT = 7
 _SECTOR_SHIFT = 5
 
 
-@dataclass(frozen=True, slots=True)
+class Space(Enum):
+    """What decides how an access is split."""
+
+    SHARED = 0
+    GLOBAL = 1
+    ATOMIC = 2
+
+
+@dataclass(frozen=True, slots=True, eq=False)
 class Footprint:
     """What one warp access touches, relative to the 128-byte line of its first address.
 
     Attributes:
-        lines: (line offset, mask of the four sectors) in address order.
+        lines: (line offset, mask of the four sectors) in address order; empty for shared memory.
         sectors: sectors in all lines together.
-        banks: sector index modulo 64 of each access in order, for L1 bank cycles.
+        order: sector numbers in the order of the lanes, for L1 bank cycles.
         transactions: for atomics, accesses after splitting at equal words; otherwise `sectors`.
         conflicts: shared-memory cycles.
     """
 
     lines: tuple[tuple[int, int], ...]
     sectors: int
-    banks: tuple[int, ...]
+    order: tuple[int, ...]
     transactions: int
     conflicts: int
 
     def bank_cycles(self, banks: int) -> int:
         """Cycles in which the L1 accepts these sectors: each cycle goes on until a bank repeats."""
         cycles, used = 0, set[int]()
-        for sector in self.banks:
+        for sector in self.order:
             bank = sector % banks
             if bank in used or not used:
                 cycles, used = cycles + 1, set()
@@ -44,13 +53,13 @@ class Footprint:
         return cycles
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class Pattern:
-    """Offsets of the active lanes from the first address; footprints are kept per alignment of that
-    address."""
+    """Offsets of the active lanes from the first address; footprints are kept per alignment of that address."""
 
     offsets: tuple[int, ...]
     width: int
+    space: Space
     _seen: dict[int, Footprint] = field(default_factory=dict)
 
     def at(self, base: int) -> Footprint:
@@ -58,38 +67,37 @@ class Pattern:
         alignment = base & 127
         found = self._seen.get(alignment)
         if found is None:
-            found = self._seen[alignment] = _footprint(self.offsets, alignment, self.width)
+            make = _shared_footprint if self.space is Space.SHARED else _global_footprint
+            found = self._seen[alignment] = make(self, alignment)
         return found
 
 
-def _footprint(offsets: tuple[int, ...], alignment: int, width: int) -> Footprint:
-    sectors: dict[int, None] = {}
-    words: dict[int, int] = {}
-    banks: dict[int, set[int]] = {}
-    tail = max(width, 1) - 1
-    for offset in offsets:
-        address = alignment + offset
-        first, last = address >> _SECTOR_SHIFT, (address + tail) >> _SECTOR_SHIFT
-        sectors[first] = None
-        if last != first:
-            sectors[last] = None
-        word = address >> 2
-        words[word] = words.get(word, 0) + 1
-        banks.setdefault(word & 31, set()).add(word)
-    depth: dict[int, int] = {}
-    for word, lanes in words.items():
-        sector = word >> 3
-        depth[sector] = max(depth.get(sector, 0), lanes)
+def _shared_footprint(pattern: Pattern, alignment: int) -> Footprint:
+    words = {alignment + offset >> 2 for offset in pattern.offsets}
+    banks = [word & 31 for word in words]
+    most = max(map(banks.count, set(banks))) if len(set(banks)) < len(banks) else 1
+    return Footprint((), 0, (), 0, most)
+
+
+def _global_footprint(pattern: Pattern, alignment: int) -> Footprint:
+    first = [alignment + offset >> _SECTOR_SHIFT for offset in pattern.offsets]
+    tail = max(pattern.width, 1) - 1
+    if (alignment & 31) + tail > 31 or any(offset & tail for offset in pattern.offsets):
+        # An access that crosses a sector boundary takes both sectors.
+        first += [alignment + offset + tail >> _SECTOR_SHIFT for offset in pattern.offsets]
+    order = tuple(dict.fromkeys(first))
     lines: dict[int, int] = {}
-    for sector in sectors:
-        lines[sector >> 2] = lines.get(sector >> 2, 0) | 1 << (sector & 3)
-    return Footprint(
-        lines=tuple(sorted(lines.items())),
-        sectors=len(sectors),
-        banks=tuple(sector & 63 for sector in sectors),
-        transactions=sum(depth.values()),
-        conflicts=max((len(found) for found in banks.values()), default=0),
-    )
+    for sector in order:
+        line = sector >> 2
+        lines[line] = lines.get(line, 0) | 1 << (sector & 3)
+    transactions = len(order)
+    if pattern.space is Space.ATOMIC:
+        words = [alignment + offset >> 2 for offset in pattern.offsets]
+        depth: dict[int, int] = {}
+        for word in set(words):
+            depth[word >> 3] = max(depth.get(word >> 3, 0), words.count(word))
+        transactions = sum(depth.values())
+    return Footprint(tuple(sorted(lines.items())), len(order), order, transactions, 1)
 
 
 def lane_offsets(mask: int, mode: int, rest: list[int], base: int) -> tuple[int, ...]:

@@ -8,13 +8,18 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
+from itertools import islice
 from typing import NamedTuple
 
-from cascade_estimate.coalesce import LINE_SHIFT, Footprint, Pattern, lane_offsets
+from cascade_estimate.coalesce import LINE_SHIFT, Footprint, Pattern, Space, lane_offsets
 from cascade_estimate.errors import TraceFormatError
 from cascade_estimate.opcodes import Kind, Unit, classify, memory_operand_expected
 
+_GENERIC = int(Kind.GENERIC_LOAD)
 _NO_FOOTPRINT = Footprint((), 0, (), 0, 0)
+
+
+_SPACES = {Kind.SHARED: Space.SHARED, Kind.SHARED_ATOMIC: Space.SHARED, Kind.ATOMIC: Space.ATOMIC}
 
 
 class Instruction(NamedTuple):
@@ -59,6 +64,28 @@ class _Head(NamedTuple):
     pc: int
 
 
+class _KnownHead:
+    """A head with the address patterns that were met after it."""
+
+    __slots__ = ("_by_kind", "head", "lanes", "patterns")
+
+    def __init__(self, head: _Head) -> None:
+        self.head = head
+        self.lanes = head.mask.bit_count()
+        self.patterns: dict[bytes, Pattern] = {}
+        self._by_kind: dict[int, _KnownHead] = {}
+
+    def for_kind(self, kind: int) -> _KnownHead:
+        """The same head with patterns of its own for one resolved kind."""
+        found = self._by_kind.get(kind)
+        if found is None:
+            found = self._by_kind[kind] = _KnownHead(self.head)
+        return found
+
+
+_new_instruction = tuple.__new__
+
+
 @dataclass(slots=True)
 class Decoder:
     """Decodes the lines of one kernel.
@@ -72,14 +99,13 @@ class Decoder:
     shared_window: tuple[int, int] = (0, 0)
     unknown: dict[str, int] = field(default_factory=dict)
     _lines: dict[bytes, Instruction] = field(default_factory=dict)
-    _heads: dict[bytes, _Head] = field(default_factory=dict)
-    _patterns: dict[tuple[int, int, int, bytes], Pattern] = field(default_factory=dict)
+    _heads: dict[bytes, _KnownHead] = field(default_factory=dict)
 
     def decode(self, line: bytes) -> Instruction:
         """Decode one instruction line (PC first, no block and warp prefix).
 
         Raises:
-            TraceFormatError: without a line number, which the caller adds by `located`.
+            TraceFormatError: without the place, which `block` adds.
         """
         known = self._lines.get(line)
         if known is not None:
@@ -89,35 +115,45 @@ class Decoder:
             instruction = self._without_address(line)
             self._lines[line] = instruction
             return instruction
-        head = self._heads.get(line[:cut])
-        if head is None:
-            head = self._heads[line[:cut]] = self._head(line[:cut])
+        start = line[:cut]
+        known_head = self._heads.get(start)
+        if known_head is None:
+            known_head = self._heads[start] = _KnownHead(self._head(start))
+        head = known_head.head
         text, _, rest = line[cut + 3 :].partition(b" ")
         try:
             base = int(text, 16)
         except ValueError:
-            raise TraceFormatError(
-                self.source, 0, f"the address 0x{text.decode(errors='replace')} is not hexadecimal"
-            ) from None
-        key = (head.mask, head.mode, head.width, rest if head.mode else line[cut:])
-        pattern = self._patterns.get(key)
+            shown = text.decode(errors="replace")
+            raise TraceFormatError(self.source, 0, f"the address 0x{shown} is not hexadecimal") from None
+        kind: int = head.kind
+        if kind >= _GENERIC:
+            # The space follows from the address, so each space has patterns of its own.
+            kind = self._resolve(head.kind, base)
+            known_head = known_head.for_kind(kind)
+        patterns = known_head.patterns
+        shape = rest if head.mode else line[cut:]
+        pattern = patterns.get(shape)
         if pattern is None:
-            pattern = self._patterns[key] = self._pattern(head, rest, base)
-        kind = head.kind
-        if kind >= Kind.GENERIC_LOAD:
-            kind = self._resolve(kind, base)
-        return Instruction(
-            head.unit,
-            kind,
-            head.writes,
-            head.regs,
-            head.reads,
-            head.mask.bit_count(),
-            head.width,
-            head.pc,
-            0,
-            base >> LINE_SHIFT,
-            pattern.at(base),
+            space = _SPACES.get(Kind(kind), Space.GLOBAL)
+            pattern = patterns[shape] = self._pattern(head, rest, base, space)
+        unit, _, writes, regs, reads, _, width, _, pc = head
+        # Calling the named tuple's class would cost twice as much, for every access of every sampled warp.
+        return _new_instruction(
+            Instruction,
+            (
+                unit,
+                kind,
+                writes,
+                regs,
+                reads,
+                known_head.lanes,
+                width,
+                pc,
+                0,
+                base >> LINE_SHIFT,
+                pattern.at(base),
+            ),
         )
 
     def block(self, warps: Iterable[tuple[int, tuple[bytes, ...]]], index: int) -> list[list[Instruction]]:
@@ -140,7 +176,8 @@ class Decoder:
     ) -> list[list[Instruction]]:
         """Decode only the first `most` instructions with an address of each warp."""
         picked = (
-            (number, tuple([line for line in lines if b" 0x" in line][:most])) for number, lines in warps
+            (number, tuple(islice((line for line in lines if b" 0x" in line), most)))
+            for number, lines in warps
         )
         return self.block(picked, index)
 
@@ -152,7 +189,7 @@ class Decoder:
             return Kind.LOCAL_LOAD if kind is Kind.GENERIC_LOAD else Kind.LOCAL_STORE
         return Kind.LOAD if kind is Kind.GENERIC_LOAD else Kind.STORE
 
-    def _pattern(self, head: _Head, rest: bytes, base: int) -> Pattern:
+    def _pattern(self, head: _Head, rest: bytes, base: int, space: Space) -> Pattern:
         parts = rest.split()
         try:
             if head.mode == 0:
@@ -172,7 +209,7 @@ class Decoder:
                 0,
                 f"{needed} numbers expected after the first address, found {len(numbers)}; is the line cut?",
             )
-        return Pattern(lane_offsets(head.mask, head.mode, numbers, base), head.width)
+        return Pattern(lane_offsets(head.mask, head.mode, numbers, base), head.width, space)
 
     def _without_address(self, line: bytes) -> Instruction:
         fields = line.split()

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from cascade_estimate.addressing import AddressMap
 from cascade_estimate.config import GpuSpec
 from cascade_estimate.intervals import Difficulty, interval
 from cascade_estimate.l2state import Region, WarmL2
@@ -12,13 +11,15 @@ from cascade_estimate.memory import Surroundings
 from cascade_estimate.occupancy import Occupancy, occupancy
 from cascade_estimate.opcodes import Kind, Unit
 from cascade_estimate.sampling import CoreTime, core_time
-from cascade_estimate.sharing import Access, BlockAccesses, analyse, block_accesses, epochs_of
+from cascade_estimate.sharing import Access, BlockAccesses, analyse, first_accesses, regular
 from cascade_estimate.trace import KernelTrace, TraceHeader
 
 MODEL_VERSION = "1"
 """Changes whenever the same trace and config may give other numbers; part of a cache's key."""
 
-_WITNESS_ACCESSES = 32  # accesses per warp that are compared between blocks
+_PROGRAM = 600  # instructions in which the first accesses are looked for
+_WITNESS_WARPS = 3  # warps per block that are compared
+_WITNESS_ACCESSES = 16  # accesses per warp that are compared between blocks
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +35,6 @@ class KernelEstimate:
         notes: fallbacks and assumptions that apply.
         header: the trace's header.
         source: the trace's file name.
-        warm: what the kernel leaves in L2.
     """
 
     cycles: int
@@ -46,7 +46,6 @@ class KernelEstimate:
     notes: tuple[str, ...]
     header: TraceHeader
     source: str
-    warm: WarmL2
 
 
 def estimate_kernel(trace: KernelTrace, spec: GpuSpec, warm: WarmL2 | None = None) -> KernelEstimate:
@@ -71,8 +70,8 @@ def estimate_kernel(trace: KernelTrace, spec: GpuSpec, warm: WarmL2 | None = Non
     )
     active = min(header.blocks, spec.cores)
     accesses = _witnesses(trace)
-    access = analyse(header.grid, accesses, epochs_of(max(trace.block(0), key=len)), spec, AddressMap(spec))
-    read, written = _touched(accesses[0], access, header.blocks)
+    access = analyse(header.grid, accesses, first_accesses(trace.program(_PROGRAM)))
+    _, written = _touched(accesses[0], access, header.blocks)
     l2_lines = spec.l2.size_bytes * spec.slices / 128
     around = Surroundings(
         active=active,
@@ -106,27 +105,30 @@ def estimate_kernel(trace: KernelTrace, spec: GpuSpec, warm: WarmL2 | None = Non
         notes=spec.notes + notes,
         header=header,
         source=trace.source,
-        warm=(warm or WarmL2()).after(_regions(trace, read + written)),
     )
 
 
 def _witnesses(trace: KernelTrace) -> dict[int, BlockAccesses]:
-    """Accesses of block 0 and of its neighbours at distances 1, 2, 4, ... along each dimension."""
+    """Accesses of block 0 and of its neighbours along each dimension, at distances 1 and 2 where that tells all."""
     known = trace.witnesses
     if not known:
-        grid, stride = trace.header.grid, 1
-        wanted = [0]
+        header = trace.header
+        grid, stride = header.grid, 1
+        near: list[int] = [0]
+        far: list[int] = []
         for extent in grid:
             distance = 1
             while distance < extent:
-                wanted.append(distance * stride)
+                (near if distance <= 2 else far).append(distance * stride)
                 distance *= 2
             stride *= extent
-        for index in wanted:
-            if index in trace.sample:
-                known[index] = block_accesses(
-                    trace.decoder.accesses(trace.sample[index].warps(), index, _WITNESS_ACCESSES)
-                )
+        for indices in (near, far):
+            for index in indices:
+                found = trace.accesses_of(index, _WITNESS_ACCESSES, _WITNESS_WARPS if index else header.warps)
+                if found is not None:
+                    known[index] = found
+            if regular(grid, known):
+                break
     return known
 
 
@@ -134,7 +136,7 @@ def _touched(own: BlockAccesses, access: dict[int, Access], blocks: int) -> tupl
     """Distinct lines that the grid reads and writes, from block 0 and the sharing."""
     read = written = 0.0
     for pc, lines in own.by_pc.items():
-        grid_lines = len(lines) * blocks / min(access[pc].sharers, blocks)
+        grid_lines = own.scale * len(lines) * blocks / min(access[pc].sharers, blocks)
         if own.kinds[pc] in (Kind.STORE, Kind.LOCAL_STORE):
             written += grid_lines
         else:
@@ -142,10 +144,17 @@ def _touched(own: BlockAccesses, access: dict[int, Access], blocks: int) -> tupl
     return read, written
 
 
-def _regions(trace: KernelTrace, lines: float) -> tuple[Region, ...]:
-    """Ranges of lines that the kernel touched, from the sampled blocks' extremes per static instruction."""
+def l2_after(trace: KernelTrace, warm: WarmL2 | None = None) -> WarmL2:
+    """What L2 holds after the kernel, for the estimate of the next one.
+
+    Ranges of lines per static instruction, from the extremes of the sampled blocks; how densely they are touched
+    follows from block 0.
+    """
+    accesses = _witnesses(trace)
+    access = analyse(trace.header.grid, accesses, frozenset())
+    lines = sum(_touched(accesses[0], access, trace.header.blocks))
     ends: dict[int, tuple[int, int]] = {}
-    last = trace.accesses_of(trace.header.blocks - 1, _WITNESS_ACCESSES)
+    last = trace.accesses_of(trace.header.blocks - 1, _WITNESS_ACCESSES, _WITNESS_WARPS)
     for block in (*trace.witnesses.values(), *((last,) if last else ())):
         for pc, found in block.by_pc.items():
             low, high = ends.get(pc, (min(found), max(found)))
@@ -158,7 +167,8 @@ def _regions(trace: KernelTrace, lines: float) -> tuple[Region, ...]:
             merged.append([low, high])
     span = sum(high - low + 1 for low, high in merged)
     part = min(lines / span, 1.0) if span else 1.0
-    return tuple(Region(low, high + 1, (high + 1 - low) * part) for low, high in merged)
+    touched = tuple(Region(low, high + 1, (high + 1 - low) * part) for low, high in merged)
+    return (warm or WarmL2()).after(touched)
 
 
 def _difficulty(

@@ -6,6 +6,8 @@ it needs become free. Nothing is clocked, so the cost is a few microseconds an i
 are taken to do the same at the same time.
 """
 
+# ruff: noqa: PLR1730 - max() costs four times an if, and these run for every instruction
+
 from __future__ import annotations
 
 from dataclasses import dataclass, field
@@ -152,6 +154,7 @@ class _Core:
         issued = lanes_issued = 0
         interval, latency = self.spec.interval, self.spec.latency
         schedulers = self.schedulers
+        two = self.spec.collectors_per_scheduler == 2
         while heap:
             ready, number, warp = heap[0]
             instruction = warp.code[warp.at]
@@ -160,30 +163,39 @@ class _Core:
             lanes_issued += lanes
             scheduler = schedulers[warp.scheduler]
             time = scheduler.free
-            time = max(time, ready)
+            if ready > time:
+                time = ready
             scheduler.free = time + 1.0
             # Issue register of the unit, then a collector, which reads one operand a step, then the unit's
             # dispatch register.
             issue = scheduler.issue
-            time = max(time, issue[unit])
+            if issue[unit] > time:
+                time = issue[unit]
             collectors = scheduler.collectors
-            which = 0 if len(collectors) < 2 or collectors[0] <= collectors[1] else 1
-            if len(collectors) > 2:
+            if not two:
                 which = collectors.index(min(collectors))
+            elif collectors[0] <= collectors[1]:
+                which = 0
+            else:
+                which = 1
             allocated = time + 1.0
-            allocated = max(allocated, collectors[which])
+            if collectors[which] > allocated:
+                allocated = collectors[which]
             issue[unit] = float(int(allocated))
             dispatch = allocated + (reads + 1) * step
-            dispatch = max(dispatch, scheduler.execute[unit])
+            if scheduler.execute[unit] > dispatch:
+                dispatch = scheduler.execute[unit]
             collectors[which] = dispatch
             execute = int(dispatch) + 1.0
             if unit == _MEM:
-                execute = max(execute, self.lsu_free)
+                if self.lsu_free > execute:
+                    execute = self.lsu_free
                 scheduler.execute[unit] = execute
                 next_ready = self._memory(warp, instruction, execute, time + 1.0)
             else:
                 units = scheduler.units
-                execute = max(execute, units[unit])
+                if units[unit] > execute:
+                    execute = units[unit]
                 scheduler.execute[unit] = execute
                 pace, delay = interval[unit], latency[unit]
                 next_ready = time + 1.0
@@ -204,7 +216,8 @@ class _Core:
                     known = warp.registers
                     for register in writes:
                         known[register] = ended + _WRITEBACK
-                warp.finish = max(warp.finish, ended)
+                if ended > warp.finish:
+                    warp.finish = ended
                 if kind == _BARRIER and lanes and self._arrive(warp, time):
                     continue
             if issued == mark:

@@ -6,6 +6,8 @@ cores ask for too, so each request takes the slices and channels for as many cor
 under load is the backlog that results.
 """
 
+# ruff: noqa: PLR1730 - max() costs four times an if, and these run for every instruction
+
 from __future__ import annotations
 
 import math
@@ -22,6 +24,10 @@ from cascade_estimate.sharing import Access
 _REQUEST = 4
 _RESPONSE = 4
 _FILL = 4
+# Cores that meet in a line request its sectors one after the other. As far as they do so in step, each sector keeps
+# its slice waiting for DRAM; otherwise the first core has asked for all of them before the others come.
+_IN_STEP = 0.5  # in a program's first accesses
+_OUT_OF_STEP = 0.1  # later
 _WRITE_BUFFER = 500.0  # cycles of write-backs that the slices' and channels' queues hold
 _ROW_LINES = 16  # lines of a DRAM row that neighbouring accesses reach before it closes
 
@@ -73,7 +79,9 @@ class _Meeting:
 
     __slots__ = (
         "answer_cost",
+        "blocking",
         "channel_share",
+        "crowded",
         "meeting",
         "owed",
         "send_cost",
@@ -86,10 +94,12 @@ class _Meeting:
         self.sharers = min(access.sharers, active)
         self.meeting = min(access.meeting, self.sharers)
         self.shared = self.sharers > 1.5
-        self.slice_share = active / access.slices
-        self.channel_share = active / access.channels
+        self.slice_share = active / spec.slices
+        self.channel_share = active / spec.channels
         self.owed = 0.5
-        outputs = access.slices
+        self.crowded = self.meeting > spec.l2.mshr_merges
+        self.blocking = _IN_STEP if access.first else _OUT_OF_STEP
+        outputs = spec.slices
         self.send_cost = spec.cores_per_cluster / (crossbar_load(active / outputs) * outputs / active)
         self.answer_cost = spec.cores_per_cluster / crossbar_load(outputs / active)
 
@@ -132,8 +142,7 @@ class Memory:
         # The L1 holds a lookup per bank and latency stage beside its miss queue; beyond that the load-store
         # unit waits.
         self._slack = spec.l1_latency * spec.l1_banks + spec.l1.miss_queue
-        everywhere = Access(1.0, 1.0, float(spec.slices), float(spec.channels))
-        self._default = _Meeting(spec, around.active, everywhere)
+        self._default = _Meeting(spec, around.active, Access(1.0, 1.0, first=False))
         self._meetings = {pc: _Meeting(spec, around.active, access) for pc, access in around.access.items()}
 
     def load(self, line: int, salt: int, footprint: Footprint, start: float, pc: int) -> tuple[float, int]:
@@ -170,7 +179,8 @@ class Memory:
                 )
                 entry.valid |= need
                 entry.arrives = back
-                done = max(done, back)
+                if back > done:
+                    done = back
             elif entry.arrives > done:
                 done = entry.arrives
         over = self._port - self._slack - (start + cycles)
@@ -196,7 +206,8 @@ class Memory:
             else:
                 entry.valid |= mask
             back = self._beyond_l1(number, mask.bit_count(), first, meeting, write=True, dense=True)
-            done = max(done, back)
+            if back > done:
+                done = back
         over = self._port - self._slack - (start + cycles)
         if over > 0:
             cycles += int(over)
@@ -273,28 +284,35 @@ class Memory:
         miss = self._absent(line, meeting) and not write
         # L2: this core's part of the pooled slices, and the very slice where many cores meet in one line.
         pool = self._pool_l2
-        pool = max(pool, at_slice)
+        if pool < at_slice:
+            pool = at_slice
         start = pool
         busy = sectors * self._l2_cycle * weight
         load = busy * meeting.slice_share
         hold = busy * meeting.meeting
-        if miss and meeting.meeting > self.spec.l2.mshr_merges:
-            # More requesters than an MSHR entry merges: the slice's queue waits for DRAM to answer.
-            hold += self._dram_access
-            load += self._dram_access * meeting.slice_share / meeting.meeting
+        turns = (meeting.meeting - 1.0) * (sectors - 0.5) * self._l2_cycle * weight
+        if miss and meeting.crowded:
+            # More requesters than an MSHR entry merges: for each sector the slice's queue waits for DRAM to answer.
+            blocked = self._dram_access * (1.0 + meeting.blocking * (sectors - 1))
+            hold += blocked
+            turns += blocked - self._dram_access
+            load += blocked * meeting.slice_share / meeting.meeting
         self._pool_l2 = pool + load
         traffic.l2_busy += load
         where = self._addresses.locate(line)
         own = self._slices[where.slice]
-        start = max(start, own)
+        if own > start:
+            start = own
         self._slices[where.slice] = start + hold
-        done = start + busy
+        # The slice serves those who meet in turn, a sector each, so on average only half a turn is left after this one.
+        done = start + busy + turns
         if miss:
             traffic.l2_misses += sectors
             done = self._dram(line, sectors, done, where.channel, meeting, dense=dense)
         elif not write:
             arrives = self._l2[line].arrives
-            done = max(done, arrives)
+            if arrives > done:
+                done = arrives
         elif self.around.evicted_share > 0:
             share = sectors * self._burst * self.around.evicted_share * meeting.channel_share
             self._pool_dram = max(self._pool_dram, done) + share
@@ -303,7 +321,8 @@ class Memory:
             done = max(done, self._pool_dram - _WRITE_BUFFER)
         answer = done + _RESPONSE
         answers = self._answers
-        answers = max(answers, at_slice)
+        if answers < at_slice:
+            answers = at_slice
         answers += sectors * meeting.answer_cost
         self._answers = answers
         return max(answer, answers)
@@ -313,14 +332,17 @@ class Memory:
     ) -> float:
         service = sectors * self._burst
         opened = self._activate / _ROW_LINES if dense else self._activate
-        service = max(service, opened)
+        if opened > service:
+            service = opened
         share = service * meeting.channel_share / meeting.meeting
         pool = self._pool_dram
-        pool = max(pool, when)
+        if pool < when:
+            pool = when
         self._pool_dram = pool + share
         self.traffic.dram_busy += share
         begin = self._channels[channel]
-        begin = max(begin, pool)
+        if begin < pool:
+            begin = pool
         self._channels[channel] = begin + service
         done = begin + service + self._dram_access
         self._l2[line].arrives = done

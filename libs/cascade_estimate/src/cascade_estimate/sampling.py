@@ -10,11 +10,10 @@ from cascade_estimate.machine import Outcome, Work, simulate
 from cascade_estimate.memory import Surroundings
 from cascade_estimate.trace import KernelTrace
 
-# Warp instructions executed at first; the limit grows threefold while the pace of the second half still
-# differs.
-_FIRST_INSTRUCTIONS = 3000
-_LAST_INSTRUCTIONS = 60000
-_STEADY = 0.05
+_FULL_INSTRUCTIONS = 3000  # warp instructions up to which a core's whole share is executed
+_PART_INSTRUCTIONS = 2000  # warp instructions of the longer of two shortened shares, at first
+_MOST_INSTRUCTIONS = 24000  # the same, at most
+_SETTLED = 0.1  # relative change at which a longer share no longer matters
 _DISTINCT_BLOCKS = 3  # blocks decoded in full; others of about the same length are represented by these
 _FOREIGN_LINES = 1048577  # moves a stand-in's private lines away from the original's
 
@@ -27,11 +26,13 @@ class CoreTime:
         cycles: from the first placement to the end of the last block.
         outcome: of what was executed.
         executed: share of the core's instructions that were executed.
+        spread: how much the parts that were carried on differed among themselves, 0 for none.
     """
 
     cycles: float
     outcome: Outcome
     executed: float
+    spread: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,44 +44,19 @@ class _Share:
     salt: int
 
 
-@dataclass(frozen=True, slots=True)
-class _Place:
-    """Where the blocks run: the machine around the core, its L1 and how many blocks it holds."""
-
-    around: Surroundings
-    l1_bytes: int
-    resident: int
-
-
 def core_time(
     trace: KernelTrace, spec: GpuSpec, around: Surroundings, l1_bytes: int, resident: int
 ) -> CoreTime:
     """Time of the busiest core."""
-    shares = _shares(trace, spec)
-    place = _Place(around, l1_bytes, resident)
-    limit = _FIRST_INSTRUCTIONS
-    previous: CoreTime | None = None
-    while True:
-        result = _execute(trace, spec, place, shares, limit)
-        settled = result.executed >= 1.0 or limit >= _LAST_INSTRUCTIONS
-        if not settled and previous is not None:
-            settled = abs(result.cycles - previous.cycles) <= _STEADY * result.cycles
-        if not settled and previous is None:
-            settled = _steady(result.outcome)
-        if settled:
-            return result
-        previous = result
+    run = _Run(trace, spec, around, l1_bytes, resident, tuple(_shares(trace, spec)))
+    if run.total <= (_FULL_INSTRUCTIONS if trace.loop else _MOST_INSTRUCTIONS):
+        return run.whole()
+    limit = _PART_INSTRUCTIONS
+    result = run.part(limit)
+    while result.executed < 1.0 and limit < _MOST_INSTRUCTIONS and result.spread > _SETTLED:
         limit *= 3
-
-
-def _steady(outcome: Outcome) -> bool:
-    """Whether the executed part's last two quarters took the same time, so that its pace may be carried
-    on."""
-    marks = outcome.quarters
-    if len(marks) < 3:
-        return False
-    third, second = marks[2] - marks[1], marks[1] - marks[0]
-    return abs(third - second) <= _STEADY * max(third, 1.0)
+        result = run.part(limit)
+    return result
 
 
 def _shares(trace: KernelTrace, spec: GpuSpec) -> list[_Share]:
@@ -117,47 +93,83 @@ def _shares(trace: KernelTrace, spec: GpuSpec) -> list[_Share]:
     return shares
 
 
-def _execute(trace: KernelTrace, spec: GpuSpec, place: _Place, shares: list[_Share], limit: int) -> CoreTime:
-    total = sum(share.instructions for share in shares)
-    resident = place.resident
-    count = len(shares)
-    if total > limit:
-        # Whole waves of blocks first; a single wave that is too long is cut in every warp alike.
-        count, room = 0, limit
-        while count < len(shares) and (count < 2 * resident or room > 0):
-            room -= shares[count].instructions
-            count += 1
-            if count >= resident and room <= 0:
-                break
-    part = shares[:count]
-    wanted = sum(share.instructions for share in part)
-    keep = min(limit / wanted, 1.0) if total > limit else 1.0
-    blocks: list[list[list[Instruction]]] = []
-    for share in part:
-        code = trace.block(share.sampled)
-        if keep < 1.0:
-            code = [warp[: max(int(len(warp) * keep), 1)] for warp in code]
-        blocks.append(code)
-    outcome = simulate(
-        spec, Work(blocks, [share.salt for share in part], resident, 1.0), place.around, place.l1_bytes
-    )
-    cycles = outcome.cycles
-    executed = outcome.issued
-    if keep < 1.0 and len(outcome.quarters) >= 3:
-        half = (
-            outcome.quarters[2] - outcome.quarters[0]
-        ) * 2.0  # time of as many instructions as were executed
-        cycles += half * (wanted / max(executed, 1) - 1.0)
-    elif executed and abs(wanted - executed) > wanted // 50:
-        cycles *= wanted / executed  # the stand-ins are a little shorter or longer
-    if count < len(shares):
-        cycles += (
-            _later_waves(outcome, resident, cycles, count)
-            * sum(s.instructions for s in shares[count:])
-            / wanted
-            * count
+@dataclass(frozen=True, slots=True)
+class _Run:
+    trace: KernelTrace
+    spec: GpuSpec
+    around: Surroundings
+    l1_bytes: int
+    resident: int
+    shares: tuple[_Share, ...]
+
+    @property
+    def total(self) -> int:
+        """Warp instructions of the core's share."""
+        return sum(share.instructions for share in self.shares)
+
+    def whole(self) -> CoreTime:
+        """Execute everything."""
+        outcome = self._simulate(self.shares, [self.trace.block(share.sampled) for share in self.shares])
+        # Stand-ins may be a little shorter or longer than the blocks themselves.
+        scale = self.total / outcome.issued if outcome.issued else 1.0
+        return CoreTime(outcome.cycles * (scale if abs(scale - 1.0) > 0.02 else 1.0), outcome, 1.0, 0.0)
+
+    def part(self, limit: int) -> CoreTime:
+        """Execute about `limit` instructions: fewer waves of blocks first, then fewer loop iterations."""
+        count = min(len(self.shares), max(2 * self.resident, 1))
+        if len(self.shares) > self.resident and sum(s.instructions for s in self.shares[:count]) > 2 * limit:
+            count = self.resident
+        shares = self.shares[:count]
+        wanted = sum(share.instructions for share in shares)
+        cycles, outcome, spread = (
+            self._shortened(shares, wanted, limit) if wanted > limit else self._plain(shares)
         )
-    return CoreTime(cycles, outcome, min(executed / max(total, 1), 1.0))
+        rest = self.total - wanted
+        if rest > 0:
+            cycles += _later_waves(outcome, self.resident, cycles, count) * count * rest / wanted
+        return CoreTime(cycles, outcome, min(outcome.issued / self.total, 1.0), spread)
+
+    def _plain(self, shares: tuple[_Share, ...]) -> tuple[float, Outcome, float]:
+        outcome = self._simulate(shares, [self.trace.block(share.sampled) for share in shares])
+        return outcome.cycles, outcome, 0.0
+
+    def _shortened(self, shares: tuple[_Share, ...], wanted: int, limit: int) -> tuple[float, Outcome, float]:
+        loop = self.trace.loop
+        if loop is None:
+            return self._beginning(shares, wanted, limit)
+        warps = sum(self.trace.header.warps for _ in shares)
+        straight = max(wanted - loop.iterations * loop.body * warps, 0.0)
+        long = max(int((limit - straight) / (loop.body * warps)), 4)
+        if long >= loop.iterations - 1:
+            return self._plain(shares)
+        short = max(long // 2, 2)
+        less, _ = self._iterations(shares, short)
+        more, left_out = self._iterations(shares, long)
+        pace = (more.cycles - less.cycles) / (long - short)
+        spread = abs(pace * long / more.cycles - 1.0) if more.cycles else 0.0
+        return more.cycles + max(pace, 0.0) * left_out, more, min(spread, 1.0) * left_out / loop.iterations
+
+    def _iterations(self, shares: tuple[_Share, ...], keep: int) -> tuple[Outcome, float]:
+        """Execute with `keep` iterations; the outcome, and how many iterations a warp leaves out on average."""
+        parts = [self.trace.shortened(share.sampled, keep) for share in shares]
+        return self._simulate(shares, [code for code, _ in parts]), sum(left for _, left in parts) / len(
+            parts
+        )
+
+    def _beginning(self, shares: tuple[_Share, ...], wanted: int, limit: int) -> tuple[float, Outcome, float]:
+        """Without a loop: the beginning of every warp, and the pace of its second half."""
+        part = limit / wanted
+        outcome = self._simulate(shares, [self.trace.block(share.sampled, part) for share in shares])
+        marks = outcome.quarters
+        if len(marks) < 3:
+            return outcome.cycles / part, outcome, 1.0
+        pace = (marks[2] - marks[0]) * 2.0  # time of as many instructions as were executed
+        spread = abs((marks[2] - marks[1]) - (marks[1] - marks[0])) / max(marks[2] - marks[0], 1.0)
+        return outcome.cycles + pace * (wanted / max(outcome.issued, 1) - 1.0), outcome, spread
+
+    def _simulate(self, shares: tuple[_Share, ...], blocks: list[list[list[Instruction]]]) -> Outcome:
+        work = Work(blocks, [share.salt for share in shares], self.resident, 1.0)
+        return simulate(self.spec, work, self.around, self.l1_bytes)
 
 
 def _later_waves(outcome: Outcome, resident: int, cycles: float, count: int) -> float:

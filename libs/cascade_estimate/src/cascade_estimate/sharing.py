@@ -1,5 +1,4 @@
-"""How the blocks' accesses meet: lines shared by blocks, at the same time or not, and the spread over slices
-and channels.
+"""How the blocks' accesses meet: lines shared by blocks, at the same time or not.
 
 Block 0 is compared with its neighbours at distances 1, 2, 4, ... along each dimension of the grid. The share
 of block 0's lines that a neighbour touches too, weighted with the blocks that it stands for, gives the
@@ -9,16 +8,18 @@ same place of its program, the requests also meet in time, and their slice serve
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
+from typing import TypeAlias
 
-from cascade_estimate.addressing import AddressMap
-from cascade_estimate.config import GpuSpec
 from cascade_estimate.decode import Instruction
 from cascade_estimate.opcodes import Kind
 
-_EPOCHS = 4  # epochs examined
-_LINES_PER_EPOCH = 192
-_LEAST_LINES = 12  # fewer distinct lines say nothing about a distribution over slices
+Place: TypeAlias = tuple[int, int, int]
+"""Warp, program counter, and how often the warp was there before."""
+
+Step: TypeAlias = tuple[int, int, int]
+"""Lines by which an access moves from block to block along x, y and z."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,14 +29,12 @@ class Access:
     Attributes:
         sharers: blocks that touch a line that block 0 touches there, at any time.
         meeting: blocks that touch it at the same place of their program.
-        slices: slices over which accesses made at about the same time spread (effective number).
-        channels: the same for DRAM channels.
+        first: whether it is among the program's first accesses, when all cores are still in step.
     """
 
     sharers: float
     meeting: float
-    slices: float
-    channels: float
+    first: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,20 +42,24 @@ class BlockAccesses:
     """The lines that a block touches: per (warp, program counter, occurrence), and all together per program
     counter.
 
-    `kinds` holds each program counter's kind of instruction.
+    `kinds` holds each program counter's kind of instruction, `everything` all lines, and `scale`
+    is the number of the block's accesses over those looked at.
     """
 
     by_place: dict[tuple[int, int, int], tuple[int, ...]]
     by_pc: dict[int, set[int]]
     kinds: dict[int, int]
+    everything: set[int]
+    scale: float
 
 
-def block_accesses(warps: list[list[Instruction]]) -> BlockAccesses:
-    """Collect the lines of a block's global accesses. `warps` may hold memory instructions only."""
+def block_accesses(warps: Iterable[tuple[int, list[Instruction]]], scale: float = 1.0) -> BlockAccesses:
+    """Collect the lines of a block's global accesses. `warps` holds position and instructions, of which those
+    without an address do not matter."""
     by_place: dict[tuple[int, int, int], tuple[int, ...]] = {}
     by_pc: dict[int, set[int]] = {}
     kinds: dict[int, int] = {}
-    for warp, instructions in enumerate(warps):
+    for warp, instructions in warps:
         seen: dict[int, int] = {}
         for instruction in instructions:
             line = instruction.line
@@ -73,57 +76,69 @@ def block_accesses(warps: list[list[Instruction]]) -> BlockAccesses:
                 kinds[pc] = instruction.kind
             else:
                 known.update(lines)
-    return BlockAccesses(by_place, by_pc, kinds)
+    return BlockAccesses(by_place, by_pc, kinds, set().union(*by_pc.values()), scale)
+
+
+def regular(grid: tuple[int, int, int], blocks: dict[int, BlockAccesses]) -> bool:
+    """Whether every access moves by a constant from block to block, so that the nearest neighbours tell all."""
+    return None not in _steps(grid, blocks).values()
 
 
 def analyse(
-    grid: tuple[int, int, int],
-    blocks: dict[int, BlockAccesses],
-    epochs: dict[tuple[int, int], int],
-    spec: GpuSpec,
-    addresses: AddressMap,
+    grid: tuple[int, int, int], blocks: dict[int, BlockAccesses], first: frozenset[int]
 ) -> dict[int, Access]:
     """Access properties per program counter.
 
     Args:
         grid: blocks along each dimension.
-        blocks: accesses of sampled blocks; block 0 must be there.
-        epochs: (program counter, occurrence) to the epoch of block 0's program in which it is in flight.
-        spec: the config.
-        addresses: its address map.
+        blocks: accesses of sampled blocks; block 0 must be there with all warps, the others may hold a few.
+        first: from `first_accesses`.
     """
     own = blocks[0]
-    sharers = dict.fromkeys(own.by_pc, 1.0)
-    meeting = dict.fromkeys(own.by_pc, 1.0)
-    places: dict[int, int] = {}
-    for _, pc, _ in own.by_place:
-        places[pc] = places.get(pc, 0) + 1
-    for stride, extent in ((1, grid[0]), (grid[0], grid[1]), (grid[0] * grid[1], grid[2])):
-        reach = dict.fromkeys(own.by_pc, 1.0)
-        meet = dict.fromkeys(own.by_pc, 1.0)
-        distance = 1
-        while distance < extent:
-            other = blocks.get(distance * stride)
-            if other is not None:
+    steps = _steps(grid, blocks)
+    places: dict[int, list[Place]] = {}
+    for place in own.by_place:
+        places.setdefault(place[1], []).append(place)
+    found: dict[int, tuple[float, float]] = {}
+    for pc, mine in places.items():
+        sharers = meeting = 1.0
+        moves = [steps[place[1:]] for place in mine]
+        for dimension, extent in enumerate(grid):
+            if extent > 1:
+                stride = (1, grid[0], grid[0] * grid[1])[dimension]
+                reach, meet = _reach(blocks, mine, stride, extent)
+                still = sum(move is not None and move[dimension] == 0 for move in moves) / len(moves)
+                if None not in moves:
+                    reach = min(1.0 + still * (extent - 1) + (1.0 - still) * (reach - 1.0), float(extent))
+                    meet = 1.0 + still * (extent - 1)
+                sharers *= reach
+                meeting *= min(meet, reach)
+        found[pc] = sharers, meeting
+    return {pc: Access(*found[pc], pc in first) for pc in own.by_pc}
+
+
+def _reach(
+    blocks: dict[int, BlockAccesses], mine: list[Place], stride: int, extent: int
+) -> tuple[float, float]:
+    """Blocks along one dimension that share the lines of `pc`, at any time and at the same place."""
+    own = blocks[0]
+    reach = meet = 1.0
+    distance = 1
+    while distance < extent:
+        other = blocks.get(distance * stride)
+        if other is not None:
+            both = [place for place in mine if place in other.by_place]
+            lines = {line for place in both for line in own.by_place[place]}
+            common = len(lines & other.everything) if lines else 0
+            if common:
                 weight = _weight(distance, extent)
-                everything: set[int] = set().union(*other.by_pc.values()) if other.by_pc else set()
-                for pc, lines in own.by_pc.items():
-                    common = len(lines & everything)
-                    if common:
-                        reach[pc] += weight * common / len(lines)
-                same: dict[int, int] = {}
-                for place, lines_here in own.by_place.items():
-                    if other.by_place.get(place) == lines_here:
-                        same[place[1]] = same.get(place[1], 0) + 1
-                for pc, count in same.items():
-                    meet[pc] += weight * count / places[pc]
-            distance *= 2
-        for pc in own.by_pc:
-            sharers[pc] *= reach[pc]
-            meeting[pc] *= min(meet[pc], reach[pc])
-    spread = _spread(grid, blocks, epochs, spec, addresses)
-    even = (float(spec.slices), float(spec.channels))
-    return {pc: Access(sharers[pc], meeting[pc], *spread.get(pc, even)) for pc in own.by_pc}
+                # What was looked at of the other block is a part of what it touches.
+                reach += weight * min(common / len(lines) * other.scale / own.scale, 1.0)
+                meet += (
+                    weight * sum(other.by_place[place] == own.by_place[place] for place in both) / len(both)
+                )
+        distance *= 2
+    return reach, meet
 
 
 def _weight(distance: int, extent: int) -> int:
@@ -134,110 +149,43 @@ def _weight(distance: int, extent: int) -> int:
     return max(high - low + 1, 0)
 
 
-def _spread(
-    grid: tuple[int, int, int],
-    blocks: dict[int, BlockAccesses],
-    epochs: dict[tuple[int, int], int],
-    spec: GpuSpec,
-    addresses: AddressMap,
-) -> dict[int, tuple[float, float]]:
-    """Effective slices and channels per program counter, from the lines in flight together in each epoch.
-
-    Where lines move by a constant from block to block, the lines of all active blocks follow from block 0
-    and its neighbours. Irregular accesses are taken to spread evenly.
-    """
-    per_epoch: dict[int, list[tuple[int, tuple[int, int, int]]]] = {}
-    for (warp, pc, occurrence), lines in blocks[0].by_place.items():
-        epoch = epochs.get((pc, occurrence))
-        if epoch is None:
-            continue
-        step = _step(grid, blocks, (warp, pc, occurrence), lines[0])
-        if step is None:
-            per_epoch.setdefault(epoch, [])
-            continue
-        known = per_epoch.setdefault(epoch, [])
-        for line in lines:
-            known.append((line, step))
-    active = min(grid[0] * grid[1] * grid[2], spec.cores)
-    inverse: dict[int, tuple[float, float]] = {}
-    for epoch in _picked(sorted(per_epoch), _EPOCHS):
-        distinct: set[int] = set()
-        found = per_epoch[epoch]
-        if found:
-            for number in range(_LINES_PER_EPOCH):
-                line, (dx, dy, dz) = found[number * 7919 % len(found)]
-                block = number * 104729 % active
-                x, y, z = block % grid[0], block // grid[0] % grid[1], block // (grid[0] * grid[1])
-                distinct.add(line + x * dx + y * dy + z * dz)
-        if len(distinct) >= _LEAST_LINES:
-            located = [addresses.locate(line) for line in distinct]
-            inverse[epoch] = (
-                _concentration([place.slice for place in located], spec.slices),
-                _concentration([place.channel for place in located], spec.channels),
-            )
-    collected: dict[int, list[tuple[float, float]]] = {}
-    for (pc, _), epoch in epochs.items():
-        if epoch in inverse:
-            collected.setdefault(pc, []).append(inverse[epoch])
-    return {
-        pc: (len(values) / sum(value[0] for value in values), len(values) / sum(value[1] for value in values))
-        for pc, values in collected.items()
-    }
-
-
-def _step(
-    grid: tuple[int, int, int], blocks: dict[int, BlockAccesses], place: tuple[int, int, int], line: int
-) -> tuple[int, int, int] | None:
-    """Lines by which a place moves from block to block along each dimension; None when not constant."""
-    steps = [0, 0, 0]
+def _steps(
+    grid: tuple[int, int, int], blocks: dict[int, BlockAccesses]
+) -> dict[tuple[int, int], Step | None]:
+    """Per program counter and occurrence, the lines by which it moves from block to block; None when not constant."""
+    own = blocks[0]
+    result: dict[tuple[int, int], Step | None] = {place[1:]: (0, 0, 0) for place in own.by_place}
     stride = 1
     for dimension, extent in enumerate(grid):
         if extent > 1:
-            near = blocks[stride].by_place.get(place) if stride in blocks else None
-            if near is None:
-                return None
-            steps[dimension] = near[0] - line
-            if extent > 2:
-                far = blocks[2 * stride].by_place.get(place) if 2 * stride in blocks else None
-                if far is None or abs(far[0] - line - 2 * steps[dimension]) > 1:
-                    return None
+            near, far = blocks.get(stride), blocks.get(2 * stride)
+            moves: dict[tuple[int, int], set[int]] = {}
+            for place, lines in (near.by_place if near else {}).items():
+                here = own.by_place.get(place)
+                if here is not None:
+                    move = lines[0] - here[0]
+                    moves.setdefault(place[1:], set()).add(move)
+                    ahead = far.by_place.get(place) if far else None
+                    if extent > 2 and (ahead is None or abs(ahead[0] - here[0] - 2 * move) > 1):
+                        moves[place[1:]].add(move + 2)  # not a straight line
+            for key, step in result.items():
+                found = moves.get(key, set())
+                if step is None or not found or max(found) - min(found) > 1:
+                    result[key] = None
+                else:
+                    result[key] = (*step[:dimension], min(found, key=abs), *step[dimension + 1 :])  # type: ignore[assignment]
         stride *= extent
-    return steps[0], steps[1], steps[2]
+    return result
 
 
-def _picked(values: list[int], most: int) -> list[int]:
-    return (
-        values
-        if len(values) <= most
-        else [values[number * (len(values) - 1) // (most - 1)] for number in range(most)]
-    )
-
-
-def _concentration(places: list[int], count: int) -> float:
-    """Chance that two accesses go to the same place, corrected for the sample's size; 1 / count when spread
-    evenly."""
-    tally: dict[int, int] = {}
-    for place in places:
-        tally[place] = tally.get(place, 0) + 1
-    total = len(places)
-    pairs = sum(number * (number - 1) for number in tally.values())
-    return max(pairs / (total * (total - 1)), 1.0 / count)
-
-
-def epochs_of(instructions: list[Instruction]) -> dict[tuple[int, int], int]:
-    """Group a warp's global accesses by what is in flight together: a reader of loaded data begins a new
-    epoch."""
-    epoch = 0
+def first_accesses(instructions: list[Instruction]) -> frozenset[int]:
+    """Program counters of the global accesses before anything waits for loaded data."""
     pending: set[int] = set()
-    found: dict[tuple[int, int], int] = {}
-    seen: dict[int, int] = {}
+    found: set[int] = set()
     for instruction in instructions:
         if pending and not pending.isdisjoint(instruction.regs):
-            pending.clear()
-            epoch += 1
+            break
         if instruction.line >= 0 and instruction.kind >= Kind.LOAD:
-            occurrence = seen.get(instruction.pc, 0)
-            seen[instruction.pc] = occurrence + 1
-            found[instruction.pc, occurrence] = epoch
+            found.add(instruction.pc)
             pending.update(instruction.writes)
-    return found
+    return frozenset(found)

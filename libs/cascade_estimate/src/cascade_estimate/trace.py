@@ -15,18 +15,23 @@ from array import array
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import BinaryIO
+from typing import BinaryIO, TypeAlias
 
 from cascade_estimate.decode import Decoder, Instruction
 from cascade_estimate.errors import TraceFormatError
+from cascade_estimate.loops import Loop, main_loop, shortened
 from cascade_estimate.sharing import BlockAccesses, block_accesses
 
-_CHUNK_BYTES = 1 << 19
+_CHUNK_BYTES = 1 << 18
 _HEADER_LIMIT_BYTES = 1 << 16  # a kernel name of several thousand characters is the longest thing in a header
 _BLOCK_LIMIT_BYTES = 4 << 20  # text kept of one block; a longer block is represented by its beginning
 _SAMPLE_LIMIT_BYTES = 24 << 20  # text kept of all blocks together
 _TAIL_BYTES = 64  # kept of blocks that are only counted, to see their end
 _COUNTED_BLOCKS = 1 << 20  # blocks whose sizes are remembered one by one
+
+
+Warps: TypeAlias = tuple[tuple[int, tuple[bytes, ...]], ...]
+"""Per warp its number and its instruction lines."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,11 +82,11 @@ class SampledBlock:
 
     index: int
     text: bytes
-    lines: tuple[tuple[int, tuple[bytes, ...]], ...]
+    lines: Warps
     whole: bool
     source: str
 
-    def warps(self) -> tuple[tuple[int, tuple[bytes, ...]], ...]:
+    def warps(self) -> Warps:
         """Per warp its number and instruction lines; a block that is not whole lacks its end.
 
         Raises:
@@ -113,20 +118,64 @@ class KernelTrace:
     instructions: int
     size_bytes: int
     witnesses: dict[int, BlockAccesses] = field(default_factory=dict)
-    _decoded: dict[int, list[list[Instruction]]] = field(default_factory=dict)
+    _warps: dict[int, Warps] = field(default_factory=dict)
+    _loops: list[Loop | None] = field(default_factory=list)
+    _decoded: dict[tuple[int, float], list[list[Instruction]]] = field(default_factory=dict)
 
-    def block(self, index: int) -> list[list[Instruction]]:
-        """Decoded warps of a sampled block, kept for further configs."""
-        found = self._decoded.get(index)
+    def warps(self, index: int) -> Warps:
+        """Instruction lines of a sampled block, split once."""
+        found = self._warps.get(index)
         if found is None:
-            found = self._decoded[index] = self.decoder.block(self.sample[index].warps(), index)
+            found = self._warps[index] = self.sample[index].warps()
         return found
 
-    def accesses_of(self, index: int, most: int) -> BlockAccesses | None:
-        """The first `most` accesses of each warp of a block, None if it was not sampled."""
+    def block(self, index: int, part: float = 1.0) -> list[list[Instruction]]:
+        """Decoded warps of a sampled block, kept for further configs; `part` takes the beginning of every warp."""
+        found = self._decoded.get((index, part))
+        if found is None:
+            warps = self.warps(index)
+            if part < 1.0:
+                warps = tuple((number, lines[: max(int(len(lines) * part), 1)]) for number, lines in warps)
+            found = self._decoded[index, part] = self.decoder.block(warps, index)
+        return found
+
+    @property
+    def loop(self) -> Loop | None:
+        """The main loop of block 0's longest warp."""
+        if not self._loops:
+            lines = max((lines for _, lines in self.warps(0)), key=len)
+            self._loops.append(main_loop(lines, lineinfo=self.header.lineinfo))
+        return self._loops[0]
+
+    def shortened(self, index: int, keep: int) -> tuple[list[list[Instruction]], float]:
+        """A block with at most `keep` iterations of the main loop, and how many a warp leaves out on average."""
+        loop = self.loop
+        assert loop is not None
+        warps = [(number, shortened(lines, loop, keep)) for number, lines in self.warps(index)]
+        code = self.decoder.block(((number, part) for number, (part, _) in warps), index)
+        return code, sum(left for _, (_, left) in warps) / len(warps)
+
+    def program(self, most: int) -> list[Instruction]:
+        """The first `most` instructions of the longest warp of block 0."""
+        number, lines = max(self.warps(0), key=lambda warp: len(warp[1]))
+        return self.decoder.block(((number, lines[:most]),), 0)[0]
+
+    def accesses_of(self, index: int, most: int, warps: int) -> BlockAccesses | None:
+        """The first `most` accesses of `warps` evenly spread warps of a block, None if it was not sampled."""
         if index not in self.sample:
             return None
-        return block_accesses(self.decoder.accesses(self.sample[index].warps(), index, most))
+        every = self.warps(index)
+        last = len(every) - 1
+        picked = (
+            sorted({place * last // max(warps - 1, 1) for place in range(warps)}) if warps <= last else None
+        )
+        accesses = self.decoder.accesses(
+            every if picked is None else [every[place] for place in picked], index, most
+        )
+        text = self.sample[index].text
+        total = text.count(b" 0x") if text else sum(b" 0x" in line for _, lines in every for line in lines)
+        numbers = range(len(every)) if picked is None else picked
+        return block_accesses(zip(numbers, accesses, strict=True), total / max(sum(map(len, accesses)), 1))
 
 
 def planned_blocks(grid: tuple[int, int, int]) -> list[int]:
@@ -379,9 +428,7 @@ class _ProcessedReader:
 _COUNTS = re.compile(rb"\ninsts = (\d+)\n")
 
 
-def _split_warps(
-    source: str, index: int, text: bytes, *, whole: bool
-) -> tuple[tuple[int, tuple[bytes, ...]], ...]:
+def _split_warps(source: str, index: int, text: bytes, *, whole: bool) -> Warps:
     """Split a block's text into warps, checking the counts that the processing tool wrote."""
     end = text.find(b"#END_TB")
     body = text if end < 0 else text[:end]

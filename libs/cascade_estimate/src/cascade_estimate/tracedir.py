@@ -10,7 +10,7 @@ from cascade_accelsim.traces.kernels_list import parse_kernels_list
 
 from cascade_estimate.config import GpuSpec
 from cascade_estimate.errors import TraceFormatError
-from cascade_estimate.estimate import KernelEstimate, estimate_kernel
+from cascade_estimate.estimate import KernelEstimate, estimate_kernel, l2_after
 from cascade_estimate.l2state import WarmL2
 from cascade_estimate.trace import read_trace
 
@@ -54,11 +54,11 @@ def iter_estimates(
     total = len(entries)
     if not total:
         raise TraceFormatError(listing.name, 0, "the list names no kernel trace")
-    warm, done = WarmL2(), 0
-    for entry in entries:
-        estimate = estimate_kernel(read_trace(listing.parent / entry), spec, warm)
-        warm, done = estimate.warm, done + 1
-        yield estimate
+    warm = WarmL2()
+    for done, entry in enumerate(entries, 1):
+        trace = read_trace(listing.parent / entry)
+        yield estimate_kernel(trace, spec, warm)
+        warm = l2_after(trace, warm)
         if progress is not None:
             progress(Progress(done, total, entry))
 
