@@ -114,3 +114,23 @@ def scheduler(
             "machine": machine(),
         },
     ).show(as_json=as_json)
+
+
+@bench.command()
+def estimate(
+    data: Annotated[
+        Path, typer.Argument(help="Ground truth: cycles.csv, sequences.csv, cfgs/, traces/.")
+    ] = Path("../shared/estimate"),
+    as_json: AsJson = False,
+) -> None:
+    """How wrong the analytical estimate is, and how fast, on kernels with known cycles."""
+    from cascade_estimate import EstimateError
+
+    from cascade_cli.bench.estimate import measure
+    from cascade_cli.output import fail
+
+    try:
+        result = measure(data, quiet=as_json)
+    except (EstimateError, OSError) as error:
+        fail(str(error), "name a folder with cycles.csv")
+    result.show(as_json=as_json)

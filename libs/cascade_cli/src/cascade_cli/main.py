@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from cascade_cli import commands_admin, commands_bench, commands_files
+from cascade_cli import commands_admin, commands_bench, commands_estimate, commands_files
 
 app = typer.Typer(
     name="cascade",
@@ -22,6 +22,7 @@ app.command()(commands_admin.doctor)
 app.command()(commands_admin.rebuild)
 app.command()(commands_files.simulate)
 app.command()(commands_files.compare)
+app.command()(commands_estimate.estimate)
 
 
 @app.command()
