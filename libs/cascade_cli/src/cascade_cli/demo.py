@@ -36,7 +36,7 @@ RUN_TIMEOUT_S = 300.0
 POLL_S = 0.2
 CONFIGS = {
     "replay": (("SM80_A100", 2), ("SM80_A30", 2)),
-    "estimate": (("SM80_A100", 1), ("SM80_A100_40GB", 1), ("SM80_A30", 1)),
+    "estimate": (("SM80_A100", 2), ("SM80_A100_40GB", 1), ("SM80_A30", 1)),
 }
 NOTES = {
     "replay": "These numbers are replayed from a recorded Accel-Sim log of BabelStream on an RTX 3070. They do not "
@@ -217,6 +217,8 @@ async def _summary(client: httpx.AsyncClient, run: dict[str, Any], engine: str) 
         entry["total_sim_ns"] = statistics.median(values) if values else None
         entry["lowest_ns"] = min(values, default=None)
         entry["highest_ns"] = max(values, default=None)
+    if engine == "estimate":
+        await _add_intervals(client, run["id"], configs)
     return {
         "run_id": run["id"],
         "trace_id": run["trace_id"],
@@ -229,9 +231,21 @@ async def _summary(client: httpx.AsyncClient, run: dict[str, Any], engine: str) 
     }
 
 
+async def _add_intervals(client: httpx.AsyncClient, run_id: str, configs: dict[str, dict[str, Any]]) -> None:
+    """What the estimate says of its own error: the sums of the kernels' lower and upper ends."""
+    for found in (await client.get(f"/api/runs/{run_id}/estimate")).json()["configs"]:
+        if found["state"] == "ready" and found["gpu_config"] in configs:
+            entry = configs[found["gpu_config"]]
+            entry["interval_low_ns"] = found["total_low_ns"]
+            entry["interval_high_ns"] = found["total_high_ns"]
+
+
 def _show(summary: dict[str, Any]) -> None:
     table = Table(title=f"{summary['run_id']} · {summary['state']} · {summary['engine']}")
-    for heading in ("config", "sims", "simulated time, median", "lowest", "highest", "cycles"):
+    estimated = summary["engine"] == "estimate"
+    time_heading = "estimated time" if estimated else "replayed time, median"
+    bounds = ("interval from", "to") if estimated else ("lowest", "highest")
+    for heading in ("config", "sims", time_heading, *bounds, "cycles"):
         table.add_column(heading, justify="left" if heading == "config" else "right")
     for name, entry in summary["configs"].items():
         cycles = [value for value in entry["gpu_tot_sim_cycle"] if value is not None]
@@ -239,8 +253,8 @@ def _show(summary: dict[str, Any]) -> None:
             name,
             str(len(entry["states"])),
             duration(entry["total_sim_ns"]),
-            duration(entry["lowest_ns"]),
-            duration(entry["highest_ns"]),
+            duration(entry.get("interval_low_ns") if estimated else entry["lowest_ns"]),
+            duration(entry.get("interval_high_ns") if estimated else entry["highest_ns"]),
             f"{statistics.median(cycles):,.0f}" if cycles else "–",
         )
     console.print(table)

@@ -58,7 +58,7 @@ def demo(
         typer.Option(
             help="What makes the numbers: estimate (of the bundled trace) or replay (a recorded log)."
         ),
-    ] = "replay",
+    ] = "estimate",
     data_dir: Annotated[
         Path | None, typer.Option(help="Keep everything here. [default: a temporary folder]")
     ] = None,

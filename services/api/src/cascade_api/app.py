@@ -1,7 +1,6 @@
 """Composition root of the gateway: adapters, background tasks and the FastAPI app."""
 
-import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Coroutine
 from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 
@@ -17,12 +16,24 @@ from starlette.exceptions import HTTPException
 
 from cascade_api import archiver, problems, web
 from cascade_api.auth import TokenCheck
+from cascade_api.estimates.store import EstimateStore
 from cascade_api.gateway import Gateway
 from cascade_api.live.hub import Hub
 from cascade_api.read_models import database
 from cascade_api.read_models.gate import ProjectionGate
 from cascade_api.read_models.projector import Projector
-from cascade_api.routes import downloads, events, files, health, runs, simulator, traces
+from cascade_api.routes import (
+    downloads,
+    events,
+    files,
+    health,
+    runs,
+    simulator,
+    traces,
+)
+from cascade_api.routes import (
+    estimates as estimate_routes,
+)
 from cascade_api.settings import ApiSettings
 from cascade_api.wire.traces import GpuConfig
 
@@ -33,44 +44,38 @@ API_VERSION = "1"
 
 @asynccontextmanager
 async def opened_gateway(settings: ApiSettings) -> AsyncIterator[Gateway]:
-    """Every adapter, connected, and the background tasks, running, for the length of the block."""
+    """Every adapter, connected, for the length of the block. Raises Unavailable, Corrupt."""
     async with AsyncExitStack() as stack:
         client = await stack.enter_async_context(connected(settings, name="cascade-api"))
         await provision(client, replicas=settings.nats_replicas)
         url = settings.database_url.get_secret_value()
         pool = await stack.enter_async_context(database.opened(url))
         await database.migrate(pool)
-        bucket = await stack.enter_async_context(s3.opened(settings))
         internal = await stack.enter_async_context(s3.opened(settings, bucket=settings.s3_internal_bucket))
         await internal.ensure()
+        uploads = await stack.enter_async_context(s3.opened(settings))
+        estimates = EstimateStore(uploads, internal, prefix=settings.s3_prefix)
+        stack.push_async_callback(estimates.close)
         log = JetStreamLog(client)
         gate = ProjectionGate()
-        projector = Projector(pool, log, gate)
-        hub = Hub(pool, log, gate)
-        gateway = Gateway(
+        yield Gateway(
             settings=settings,
             token_check=TokenCheck(settings),
             database=pool,
             log=log,
             internal_bucket=internal,
-            bucket=bucket,
             gate=gate,
-            projector=projector,
-            hub=hub,
+            projector=Projector(pool, log, gate),
+            hub=Hub(pool, log, gate),
+            estimates=estimates,
             gpu_configs=gpu_configs(settings.accelsim_dir),
         )
-        tasks = [
-            asyncio.create_task(gate.listen(url), name="projection channel"),
-            asyncio.create_task(projector.run(url), name="projector"),
-            asyncio.create_task(archiver.run(gateway), name="archiver"),
-        ]
-        try:
-            yield gateway
-        finally:
-            await hub.close()
-            for task in tasks:
-                task.cancel()
-            await asyncio.gather(*tasks, return_exceptions=True)
+
+
+def background_work(gateway: Gateway) -> list[Coroutine[None, None, None]]:
+    """What runs beside the routes for as long as the gateway is open. Each ends only by an error that must stop it."""
+    url = gateway.settings.database_url.get_secret_value()
+    return [gateway.gate.listen(url), gateway.projector.run(url), archiver.run(gateway)]
 
 
 def gpu_configs(accelsim_dir: Path | None) -> dict[str, GpuConfig]:
@@ -87,18 +92,10 @@ def gpu_configs(accelsim_dir: Path | None) -> dict[str, GpuConfig]:
 
 
 def build_app(settings: ApiSettings) -> FastAPI:
-    """The HTTP app. Its lifespan opens the gateway."""
-
-    @asynccontextmanager
-    async def lifespan(app: FastAPI) -> AsyncIterator[None]:
-        async with opened_gateway(settings) as gateway:
-            app.state.gateway = gateway
-            yield
-
+    """The HTTP app. Whoever serves it puts an open gateway into `app.state.gateway` first."""
     app = FastAPI(
         title="Cascade",
         version=API_VERSION,
-        lifespan=lifespan,
         openapi_url="/api/openapi.json",
         docs_url=None,
         redoc_url=None,
@@ -106,7 +103,7 @@ def build_app(settings: ApiSettings) -> FastAPI:
     )
     problems.install(app)
     app.add_exception_handler(HTTPException, _http_problem)
-    for module in (health, traces, runs, events, simulator, files, downloads):
+    for module in (health, traces, runs, estimate_routes, events, simulator, files, downloads):
         app.include_router(module.router)
     web.install(app, settings.web_dir)
     return app

@@ -14,6 +14,7 @@ from cascade_core.sims.state import Sim
 from fastapi import Depends, Request
 
 from cascade_api.auth import TokenCheck
+from cascade_api.estimates.store import EstimateStore
 from cascade_api.live.hub import Hub
 from cascade_api.read_models import queries
 from cascade_api.read_models.gate import ProjectionGate, ProjectionLate
@@ -37,10 +38,10 @@ class Gateway:
     database: "Database"
     log: JetStreamLog
     internal_bucket: S3Bucket
-    bucket: S3Bucket
     gate: ProjectionGate
     projector: Projector
     hub: Hub
+    estimates: EstimateStore
     gpu_configs: dict[str, GpuConfig]
     appended: int = field(default=0)
 

@@ -1,39 +1,135 @@
-"""Runs the gateway: settings, telemetry, uvicorn, signals."""
+"""Runs the gateway: settings, telemetry, adapters, background tasks, uvicorn, signals."""
 
 import asyncio
+import socket
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import asynccontextmanager, contextmanager, suppress
 
+import structlog
 import uvicorn
 from cascade_core import lifecycle, telemetry
+from cascade_core.errors import Unavailable
 from cascade_core.settings import load
 
-from cascade_api.app import build_app
+from cascade_api.app import background_work, build_app, opened_gateway
+from cascade_api.gateway import Gateway
 from cascade_api.settings import ApiSettings
 
+_logger = structlog.get_logger(__name__)
+
 GRACE_S = 5
-"""Open event streams get this long to end after a stop."""
+"""Requests under way get this long to end after a stop. Event streams are ended at once."""
+START_PATIENCE_S = 60.0
+"""A server that is not up yet is waited for this long; after that the process ends and says which one it missed."""
+START_RETRY_S = 0.5
+KEEP_ALIVE_S = 75
 
 
-async def serve(settings: ApiSettings, stop: asyncio.Event) -> None:
-    """Serve HTTP until `stop` is set."""
-    config = uvicorn.Config(
-        build_app(settings),
-        host=settings.host,
-        port=settings.port,
-        log_level="info",
-        access_log=False,
-        timeout_graceful_shutdown=GRACE_S,
-        timeout_keep_alive=75,
-        # Simulators send chunks of any size; the event loop matters more than header niceties.
-        server_header=False,
-    )
-    server = uvicorn.Server(config)
-    server.config.setup_event_loop = lambda: None  # type: ignore[method-assign]  # the loop runs already
-    serving = asyncio.create_task(server.serve())
-    stopping = asyncio.create_task(stop.wait())
-    await asyncio.wait({serving, stopping}, return_when=asyncio.FIRST_COMPLETED)
-    server.should_exit = True
-    stopping.cancel()
-    await serving
+class _Server(uvicorn.Server):
+    """uvicorn without its own signal handlers: `lifecycle` has installed ours."""
+
+    @contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        yield
+
+
+async def serve(
+    settings: ApiSettings,
+    stop: asyncio.Event,
+    *,
+    listener: socket.socket | None = None,
+    on_ready: Callable[[Gateway], None] | None = None,
+) -> None:
+    """Serve HTTP until `stop` is set.
+
+    listener: a bound socket to serve on; one of our own at `settings.host` and `settings.port` where it is left out.
+    on_ready: called once the gateway answers requests.
+    Raises Unavailable if a server behind the gateway stays away, Corrupt if stored data breaks a rule.
+    """
+    listener = listener or bound(settings)
+    async with _opened_patiently(settings, stop) as gateway:
+        if gateway is None:
+            return
+        app = build_app(settings)
+        app.state.gateway = gateway
+        server = _Server(
+            uvicorn.Config(
+                app,
+                lifespan="off",
+                log_level="warning",
+                access_log=False,
+                timeout_graceful_shutdown=GRACE_S,
+                timeout_keep_alive=KEEP_ALIVE_S,
+                server_header=False,
+            )
+        )
+        async with asyncio.TaskGroup() as group:
+            background = [group.create_task(work) for work in background_work(gateway)]
+            serving = group.create_task(server.serve(sockets=[listener]))
+            ready = group.create_task(_announced(server, gateway, listener, on_ready))
+            stopping = asyncio.create_task(stop.wait())
+            await asyncio.wait({serving, stopping}, return_when=asyncio.FIRST_COMPLETED)
+            stopping.cancel()
+            await gateway.hub.close()
+            server.should_exit = True
+            await serving
+            for task in (*background, ready):
+                task.cancel()
+
+
+def bound(settings: ApiSettings) -> socket.socket:
+    """A socket bound to the configured address, not yet listening. Raises Unavailable if it is taken."""
+    family = socket.AF_INET6 if ":" in settings.host else socket.AF_INET
+    listener = socket.socket(family, socket.SOCK_STREAM)
+    listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    try:
+        listener.bind((settings.host, settings.port))
+    except OSError as error:
+        listener.close()
+        raise Unavailable(
+            f"{settings.host}:{settings.port} cannot be listened on ({error.strerror}). "
+            "Stop what uses it, or set CASCADE_HOST and CASCADE_PORT."
+        ) from error
+    return listener
+
+
+async def _announced(
+    server: uvicorn.Server,
+    gateway: Gateway,
+    listener: socket.socket,
+    on_ready: Callable[[Gateway], None] | None,
+) -> None:
+    while not server.started:
+        await asyncio.sleep(0.01)
+    host, port = listener.getsockname()[:2]
+    _logger.info("serving", host=host, port=port)
+    if on_ready is not None:
+        on_ready(gateway)
+
+
+@asynccontextmanager
+async def _opened_patiently(settings: ApiSettings, stop: asyncio.Event) -> AsyncIterator[Gateway | None]:
+    """The gateway as soon as every server behind it answers; None if `stop` came first."""
+    give_up_at = asyncio.get_running_loop().time() + START_PATIENCE_S
+    while True:
+        opening = opened_gateway(settings)
+        try:
+            gateway = await opening.__aenter__()
+            break
+        except Unavailable as error:
+            if asyncio.get_running_loop().time() >= give_up_at:
+                raise
+            _logger.warning("waiting for a server", reason=str(error))
+        with suppress(TimeoutError):
+            async with asyncio.timeout(START_RETRY_S):
+                await stop.wait()
+        if stop.is_set():
+            yield None
+            return
+    try:
+        yield gateway
+    finally:
+        await opening.__aexit__(None, None, None)
 
 
 def main() -> int:
