@@ -35,7 +35,7 @@ class AddressMap:
                 "-gpgpu_mem_addr_mapping", f"'dramid@<bit>;<bits>' expected, found {text!r}"
             ) from None
         bits = found_at[2].replace(".", "")[::-1]
-        self._channels = spec.channels
+        self.channels = spec.channels
         self._slices = spec.slices_per_channel
         self._hash = spec.partition_hash
         self._slice_width = (spec.channels - 1).bit_length() + (spec.slices_per_channel - 1).bit_length()
@@ -61,7 +61,7 @@ class AddressMap:
         return found
 
     def _locate(self, line: int) -> Location:
-        above, channel = divmod(line >> self._line_shift, self._channels)
+        above, channel = divmod(line >> self._line_shift, self.channels)
         bank = 0
         for bit, place in self._low_picks:
             bank |= (line >> bit & 1) << place
@@ -73,7 +73,7 @@ class AddressMap:
             # the address by an irreducible polynomial; a number of slices that is no power of two folds what
             # lies beyond.
             slice_index = _remainder(above // self._slices, slice_index, self._slice_width) % (
-                self._channels * self._slices
+                self.channels * self._slices
             )
             channel = slice_index // self._slices
         return Location(slice_index, channel)

@@ -75,6 +75,7 @@ def estimate_kernel(trace: KernelTrace, spec: GpuSpec, warm: WarmL2 | None = Non
     l2_lines = spec.l2.size_bytes * spec.slices / 128
     around = Surroundings(
         active=active,
+        grid=header.grid,
         access=access,
         warm=warm.resident(l2_lines) if warm else (),
         evicted_share=max(1.0 - l2_lines / written, 0.0) if written else 0.0,

@@ -15,7 +15,7 @@ from heapq import heapify, heappop, heapreplace
 
 from cascade_estimate.config import GpuSpec
 from cascade_estimate.decode import Instruction
-from cascade_estimate.memory import Memory, Surroundings, Traffic
+from cascade_estimate.memory import Burst, Memory, Surroundings, Traffic
 from cascade_estimate.opcodes import Kind, Unit
 
 # Stages of the simulated pipeline, in core cycles. An ALU instruction without source registers has its
@@ -102,6 +102,28 @@ class _Warp:
     registers: dict[int, float] = field(default_factory=dict)
     copies: float = 0.0
     groups: list[float] = field(default_factory=list)
+    burst: Burst | None = None
+    burst_end: float = 0.0
+    burst_registers: list[int] = field(default_factory=list)
+
+    def join(self, burst: Burst, registers: tuple[int, ...]) -> None:
+        """Let registers that a load writes follow the end of a burst of misses."""
+        if self.burst is burst:
+            self.follow()
+        else:
+            self.burst, self.burst_end, self.burst_registers = burst, burst.end, []
+        self.burst_registers += registers
+
+    def follow(self) -> bool:
+        """Move the registers that wait for the burst as its end has moved; whether it has."""
+        burst = self.burst
+        if burst is None or burst.end <= self.burst_end:
+            return False
+        later = (burst.end - self.burst_end) * burst.share
+        self.burst_end = burst.end
+        for register in self.burst_registers:
+            self.registers[register] += later
+        return True
 
     def ready_after(self, time: float) -> float:
         """When the next instruction's registers are free, at the earliest `time`."""
@@ -157,6 +179,14 @@ class _Core:
         two = self.spec.collectors_per_scheduler == 2
         while heap:
             ready, number, warp = heap[0]
+            if warp.burst is not None:
+                if warp.follow():
+                    later = warp.ready_after(ready)
+                    if later > ready:
+                        heapreplace(heap, (later, number, warp))
+                        continue
+                elif ready > warp.burst_end:
+                    warp.burst = None
             instruction = warp.code[warp.at]
             unit, kind, writes, _, reads, lanes, _, _, _, _, _ = instruction
             issued += 1
@@ -307,6 +337,9 @@ class _Core:
                 next_ready = done  # a warp with an atomic in flight does not issue
         elif kind in _LOADS:
             done, taken = self.memory.load(line, warp.block.salt, footprint, execute + 1.0, pc)
+            burst = self.memory.joined
+            if burst is not None and writes:
+                warp.join(burst, writes)
             if kind == _ASYNC and done > warp.copies:
                 warp.copies = done
         elif kind in _STORES:

@@ -28,6 +28,7 @@ _FILL = 4
 # its slice waiting for DRAM; otherwise the first core has asked for all of them before the others come.
 _IN_STEP = 0.5  # in a program's first accesses
 _OUT_OF_STEP = 0.1  # later
+_ORBIT = 8  # channels; accesses that spread further are taken to spread evenly
 _WRITE_BUFFER = 500.0  # cycles of write-backs that the slices' and channels' queues hold
 _ROW_LINES = 16  # lines of a DRAM row that neighbouring accesses reach before it closes
 
@@ -38,13 +39,15 @@ class Surroundings:
 
     Attributes:
         active: cores with work.
+        grid: blocks along each dimension.
         access: per program counter, how the blocks' accesses meet (sharers are counted in blocks).
         warm: ranges of 128-byte lines that are in L2 before the kernel begins.
         evicted_share: share of written sectors that go to DRAM because L2 overflows.
         l2_lines: lines that this core's data may occupy in L2.
     """
 
-    active: float
+    active: int
+    grid: tuple[int, int, int]
     access: dict[int, Access]
     warm: tuple[tuple[int, int], ...]
     evicted_share: float
@@ -78,6 +81,8 @@ class _Meeting:
     """Costs of one static instruction's accesses, derived from how the cores' accesses meet."""
 
     __slots__ = (
+        "_orbits",
+        "_step",
         "answer_cost",
         "blocking",
         "channel_share",
@@ -90,7 +95,9 @@ class _Meeting:
         "slice_share",
     )
 
-    def __init__(self, spec: GpuSpec, active: float, access: Access) -> None:
+    def __init__(self, spec: GpuSpec, active: int, access: Access) -> None:
+        self._step = access.step if access.step and any(access.step) and not spec.partition_hash else None
+        self._orbits: dict[int, _Orbit | None] = {}
         self.sharers = min(access.sharers, active)
         self.meeting = min(access.meeting, self.sharers)
         self.shared = self.sharers > 1.5
@@ -103,6 +110,35 @@ class _Meeting:
         self.send_cost = spec.cores_per_cluster / (crossbar_load(active / outputs) * outputs / active)
         self.answer_cost = spec.cores_per_cluster / crossbar_load(outputs / active)
 
+    def orbit(self, line: int, channel: int, addresses: AddressMap, around: Surroundings) -> _Orbit | None:
+        """Where the accesses of all cores at this place go, None when they spread over most channels.
+
+        Known for accesses that move by a constant from block to block where channels are not hashed; then it depends
+        on the channel only.
+        """
+        if self._step is None:
+            return None
+        if channel not in self._orbits:
+            dx, dy, dz = self._step
+            width, height, _ = around.grid
+            members: dict[int, None] = {}
+            for block in range(around.active):
+                x, y, z = block % width, block // width % height, block // (width * height)
+                members[addresses.locate(line + x * dx + y * dy + z * dz).channel] = None
+                if len(members) > _ORBIT:
+                    break
+            few = len(members) <= _ORBIT and len(members) * 2 <= addresses.channels
+            self._orbits[channel] = _Orbit(tuple(members), around.active / len(members)) if few else None
+        return self._orbits[channel]
+
+
+@dataclass(frozen=True, slots=True)
+class _Orbit:
+    """Channels to which the cores' accesses at one place go, and how many cores go to each."""
+
+    channels: tuple[int, ...]
+    cores: float
+
 
 @dataclass(slots=True)
 class _Line:
@@ -114,8 +150,25 @@ class _Line:
     stamp: float = 0.0
 
 
+@dataclass(slots=True, eq=False)
+class Burst:
+    """L1 misses that queue behind each other: the time at which the last of them leaves, which later ones move on.
+
+    Each cycle the L1 offers its banks in order a place in the miss queue, so the last bank's misses leave when those
+    of the other banks are gone, whoever came first: warps whose loads queue together get their data together.
+    `share` is the part of the queue that is ahead of a load for that reason.
+    """
+
+    end: float
+    sectors: int
+    share: float
+
+
 class Memory:
-    """One core's view of the memory system."""
+    """One core's view of the memory system.
+
+    `joined` is the burst that the last load joined, None if its misses left without waiting.
+    """
 
     def __init__(self, spec: GpuSpec, around: Surroundings, l1_bytes: int) -> None:
         self.spec, self.around = spec, around
@@ -131,7 +184,6 @@ class Memory:
         self._pool_dram = 0.0
         self._slices = [0.0] * spec.slices
         self._channels = [0.0] * spec.channels
-        self._bank_cycles: dict[int, int] = {}
         timing = spec.dram_timing
         dram_cycle = spec.core_mhz / spec.dram_mhz
         self._l2_cycle = spec.core_mhz / spec.l2_mhz
@@ -144,6 +196,10 @@ class Memory:
         self._slack = spec.l1_latency * spec.l1_banks + spec.l1.miss_queue
         self._default = _Meeting(spec, around.active, Access(1.0, 1.0, first=False))
         self._meetings = {pc: _Meeting(spec, around.active, access) for pc, access in around.access.items()}
+        self._bank_cycles: dict[int, int] = {}
+        self._queue: Burst | None = None
+        self._first_out = spec.l1.miss_queue * self._default.send_cost
+        self.joined: Burst | None = None
 
     def load(self, line: int, salt: int, footprint: Footprint, start: float, pc: int) -> tuple[float, int]:
         """Time at which all lanes' data is there, and cycles that the load-store unit is taken."""
@@ -157,6 +213,8 @@ class Memory:
         traffic.l1_sectors += footprint.sectors
         if not meeting.shared:
             line += salt
+        before = self._port
+        misses = 0
         for offset, mask in lines:
             number = line + offset
             entry = l1.get(number)
@@ -172,7 +230,7 @@ class Memory:
                     l1[number] = entry
             if need:
                 sectors = need.bit_count()
-                traffic.l1_misses += sectors
+                misses += sectors
                 back = (
                     self._beyond_l1(number, sectors, looked_up + 1.0, meeting, write=False, dense=dense)
                     + _FILL
@@ -183,10 +241,27 @@ class Memory:
                     done = back
             elif entry.arrives > done:
                 done = entry.arrives
+        self.joined = None
+        if misses:
+            traffic.l1_misses += misses
+            self._join(before, looked_up, misses)
         over = self._port - self._slack - (start + cycles)
         if over > 0:
             cycles += int(over)
         return done, cycles
+
+    def _join(self, before: float, ready: float, sectors: int) -> None:
+        """Let misses that are `ready` to leave join the burst that keeps the port busy until `before`."""
+        burst = self._queue
+        if before <= ready + 1.0 + self._first_out:
+            burst = None  # the miss queue had room for these
+        elif burst is None or burst.sectors + sectors > self._slack:
+            burst = self.joined = Burst(self._port, sectors, 1.0 - 1.0 / self.spec.l1_banks)
+        else:
+            burst.end = self._port
+            burst.sectors += sectors
+            self.joined = burst
+        self._queue = burst
 
     def store(self, line: int, salt: int, footprint: Footprint, start: float, pc: int) -> tuple[float, int]:
         """Time at which the last acknowledgement is back, and cycles that the load-store unit is taken."""
@@ -196,6 +271,7 @@ class Memory:
         l1, done = self._l1, first
         if not meeting.shared:
             line += salt
+        before = self._port
         for offset, mask in footprint.lines:
             number = line + offset
             entry = l1.get(number)
@@ -208,6 +284,7 @@ class Memory:
             back = self._beyond_l1(number, mask.bit_count(), first, meeting, write=True, dense=True)
             if back > done:
                 done = back
+        self._join(before, first - 1.0, footprint.sectors)
         over = self._port - self._slack - (start + cycles)
         if over > 0:
             cycles += int(over)
@@ -335,14 +412,26 @@ class Memory:
         if opened > service:
             service = opened
         share = service * meeting.channel_share / meeting.meeting
+        self.traffic.dram_busy += share
+        orbit = meeting.orbit(line, channel, self._addresses, self.around)
+        if orbit is not None:
+            # The other cores' accesses at this place go to these few channels: each takes its part.
+            channels, each = self._channels, service * orbit.cores / meeting.meeting
+            for member in orbit.channels:
+                free = channels[member]
+                channels[member] = (max(when, free)) + each
+            done = channels[channel] + self._dram_access
+            self._l2[line].arrives = done
+            return done
         pool = self._pool_dram
         if pool < when:
             pool = when
         self._pool_dram = pool + share
-        self.traffic.dram_busy += share
         begin = self._channels[channel]
         if begin < pool:
-            begin = pool
+            # Requests fall on channels by chance: of a backlog of n requests each, the longest of the few queues in
+            # which a warp waits holds about the square root of n more.
+            begin = pool + ((pool - when) * service) ** 0.5
         self._channels[channel] = begin + service
         done = begin + service + self._dram_access
         self._l2[line].arrives = done

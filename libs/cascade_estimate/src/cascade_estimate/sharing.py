@@ -30,11 +30,13 @@ class Access:
         sharers: blocks that touch a line that block 0 touches there, at any time.
         meeting: blocks that touch it at the same place of their program.
         first: whether it is among the program's first accesses, when all cores are still in step.
+        step: lines by which it moves from block to block along each dimension, None when not constant.
     """
 
     sharers: float
     meeting: float
     first: bool
+    step: Step | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,6 +102,7 @@ def analyse(
     for place in own.by_place:
         places.setdefault(place[1], []).append(place)
     found: dict[int, tuple[float, float]] = {}
+    step_of: dict[int, Step | None] = {}
     for pc, mine in places.items():
         sharers = meeting = 1.0
         moves = [steps[place[1:]] for place in mine]
@@ -114,7 +117,9 @@ def analyse(
                 sharers *= reach
                 meeting *= min(meet, reach)
         found[pc] = sharers, meeting
-    return {pc: Access(*found[pc], pc in first) for pc in own.by_pc}
+        distinct = set(moves)
+        step_of[pc] = distinct.pop() if len(distinct) == 1 else None
+    return {pc: Access(*found[pc], pc in first, step_of[pc]) for pc in own.by_pc}
 
 
 def _reach(
