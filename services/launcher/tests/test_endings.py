@@ -32,6 +32,10 @@ def test_the_platforms_own_reason_comes_first() -> None:
     )
 
 
+def test_a_reason_without_an_exit_code_stands_alone() -> None:
+    assert ending(Ended(None, "the pod was evicted"), heard=True) == "the pod was evicted"
+
+
 def test_a_sim_that_its_platform_does_not_know_says_so() -> None:
     assert ending(Gone(), heard=True).startswith("the simulator is gone without a final heartbeat")
 

@@ -19,7 +19,7 @@ def ending(vital: Ended | Gone, *, heard: bool) -> str:
         return f"the simulator is gone {when}: its platform no longer knows it"
     sentence = f"{how_it_ended(vital.exit_code)} {when}"
     if vital.reason:
-        sentence = f"{vital.reason} ({sentence})"
+        sentence = vital.reason if vital.exit_code is None else f"{vital.reason} ({sentence})"
     lines = last_lines(vital.output)
     return f"{sentence}; its last output:\n" + "\n".join(lines) if lines else sentence
 

@@ -87,8 +87,8 @@ class Fleet:
                 return []
 
     def _add(self, fact: RunRequested, traceparent: str | None) -> None:
-        # A bundled sample shows recorded results; nothing of it is ever launched.
-        if fact.sample or fact.run_id in self._runs or not fact.sims:
+        # A bundled sample shows recorded results, and a replay tells them again; nothing of either is launched.
+        if fact.sample or fact.replay or fact.run_id in self._runs or not fact.sims:
             return
         self._runs[fact.run_id] = LiveRun(run_of(fact), traceparent)
         self._sims[fact.run_id] = {sim.sim_id: sim for sim in sims_of(fact)}

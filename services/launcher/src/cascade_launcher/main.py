@@ -151,8 +151,8 @@ async def _give_up_all(reactor: Reactor) -> None:
 def _raise_unless_unavailable(task: "asyncio.Task[None]") -> None:
     try:
         task.result()
-    except* LogUnavailable as errors:
-        _logger.warning("the log does not answer; leadership starts over", error=str(errors.exceptions[0]))
+    except LogUnavailable as error:
+        _logger.warning("the log does not answer; leadership starts over", error=str(error))
 
 
 if __name__ == "__main__":  # `cascade serve` starts each service by its main module

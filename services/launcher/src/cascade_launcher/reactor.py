@@ -35,6 +35,7 @@ from cascade_launcher.backends.protocol import (
 from cascade_launcher.endings import ending
 from cascade_launcher.fleet import FILTERS, Fleet, Over
 from cascade_launcher.retry import growing_delays, persistently
+from cascade_launcher.task_set import TaskSet
 
 _logger = structlog.get_logger(__name__)
 
@@ -74,7 +75,7 @@ class Reactor:
         self._clock = clock
         self._timing = timing
         self._fleet = Fleet()
-        self._tasks: asyncio.TaskGroup
+        self._tasks: TaskSet
         self._wake = asyncio.Event()
         self._prepared: set[str] = set()
         self._preparing: dict[str, asyncio.Task[None]] = {}
@@ -101,11 +102,12 @@ class Reactor:
             live_sims=len(self._fleet.sim_ids()),
             found=len(self._found),
         )
-        async with asyncio.TaskGroup() as self._tasks:
-            self._tasks.create_task(self._follow())
-            self._tasks.create_task(self._launch_what_is_due())
-            self._tasks.create_task(self._watch())
-            self._tasks.create_task(self._judge_silence())
+        self._tasks = TaskSet()
+        self._tasks.create(self._follow())
+        self._tasks.create(self._launch_what_is_due())
+        self._tasks.create(self._watch())
+        self._tasks.create(self._judge_silence())
+        await self._tasks.wait()
 
     async def _first_census(self) -> Mapping[str, Vital]:
         """What the backend holds; waited for, since acting without it could start a sim twice."""
@@ -172,7 +174,7 @@ class Reactor:
             preparing = self._preparing.get(sim.run_id)
             if preparing is not None:
                 preparing.cancel()
-            self._tasks.create_task(self._finish(sim.run_id))
+            self._tasks.create(self._finish(sim.run_id))
 
     def _forget(self, sim_id: str) -> None:
         self._taken.discard(sim_id)
@@ -188,7 +190,7 @@ class Reactor:
             for run_id in plan.runs_to_prepare(
                 self._fleet.sims(), settled=self._prepared, preparing=self._preparing, found=self._found
             ):
-                self._preparing[run_id] = self._tasks.create_task(self._prepare(run_id))
+                self._preparing[run_id] = self._tasks.create(self._prepare(run_id))
             for sim in plan.next_launches(
                 self._fleet.sims(),
                 prepared=self._prepared,
@@ -198,7 +200,7 @@ class Reactor:
             ):
                 self._taken.add(sim.sim_id)
                 self._in_flight.add(sim.sim_id)
-                self._tasks.create_task(self._launch(sim))
+                self._tasks.create(self._launch(sim))
             await self._wake.wait()
 
     async def _prepare(self, run_id: str) -> None:
@@ -397,7 +399,7 @@ class Reactor:
     def _stop_soon(self, sim_id: str, *, patience_s: float) -> None:
         if sim_id not in self._stopping:
             self._stopping.add(sim_id)
-            self._tasks.create_task(self._stop(sim_id, patience_s=patience_s))
+            self._tasks.create(self._stop(sim_id, patience_s=patience_s))
 
     async def _stop(self, sim_id: str, *, patience_s: float) -> None:
         try:

@@ -6,6 +6,7 @@ import os
 import sys
 import textwrap
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -135,8 +136,10 @@ async def until(
     """The sims once they are as wanted; fails with what they are at the deadline."""
     loop = asyncio.get_running_loop()
     end = loop.time() + deadline_s
+    sims: list[Sim] = []
     while True:
-        sims = list((await sims_in(log)).values())
+        with suppress(LogUnavailable):  # a server that was restarted takes a moment
+            sims = list((await sims_in(log)).values())
         if wanted(sims):
             return sims
         assert loop.time() < end, f"not as wanted after {deadline_s} s: {sims}"

@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 
 import structlog
 from nats.aio.client import Client
@@ -86,7 +86,8 @@ async def close(client: Client) -> None:
     try:
         await client.drain()
     except (NatsError, OSError, TimeoutError):
-        await client.close()
+        with suppress(NatsError, OSError, TimeoutError):  # closing flushes once more, into a lost connection
+            await client.close()
 
 
 def _reason(problems: list[str], error: BaseException) -> str:

@@ -219,8 +219,9 @@ class LocalBackend:
             leader = known.record.leader
             if processes.is_running(leader) or processes.group_exists(leader):
                 return Running()
-        sim_id = known.record.sim_id
-        return Ended(code, known.record.ended_because, self._records.last_output(sim_id))
+        if known.record.ended_because is not None:
+            return Ended(None, known.record.ended_because)
+        return Ended(code, output=self._records.last_output(known.record.sim_id))
 
 
 async def stop_all(data_dir: Path) -> list[str]:
