@@ -29,13 +29,14 @@ _PASSED_ON = (
     "CASCADE_LOG_FORMAT", "CASCADE_LOG_LEVEL", "CASCADE_OTLP_ENDPOINT",
 )  # fmt: skip
 # The order of an orderly stop: no new work, no sims, then the readers, the gateway last.
-STOP_ORDER = ("ingest", "launcher", "parser", "api")
+STOP_ORDER = ("samples", "ingest", "launcher", "parser", "requestsim", "api")
 MODULES = {
     "ingest": "cascade_ingest.main",
     "launcher": "cascade_launcher.main",
     "requestsim": "cascade_requestsim.main",
     "parser": "cascade_parser.main",
     "api": "cascade_api.main",
+    "samples": "cascade_cli.samples",
 }
 
 
@@ -101,7 +102,7 @@ async def running_app(
         services = [
             ServiceProcess(name, MODULES[name], environment_of(name, settings, stack))
             for name in STOP_ORDER
-            if name in only
+            if name in only and (name != "samples" or settings.samples)
         ]
         supervisor = Supervisor(services, log_to=log_to)
         watching = asyncio.create_task(supervisor.run())
@@ -141,8 +142,11 @@ def environment_of(name: str, settings: ServeSettings, stack: EmbeddedStack) -> 
     urls = stack.urls
     environment = {key: os.environ[key] for key in _PASSED_ON if key in os.environ}
     environment["PYTHONUNBUFFERED"] = "1"
-    environment["CASCADE_NATS_URL"] = stack.nats_url_for(name)
-    if name in ("api", "ingest", "launcher", "requestsim"):
+    # The samples service writes several services' facts, as an operator might.
+    environment["CASCADE_NATS_URL"] = urls.nats_url if name == "samples" else stack.nats_url_for(name)
+    if name == "samples":
+        environment["CASCADE_SAMPLES_AFTER_URL"] = f"http://127.0.0.1:{settings.port}/api/health"
+    if name in ("api", "ingest", "launcher", "requestsim", "samples"):
         environment |= _bucket_environment(settings, urls.s3)
     if name in ("ingest", "launcher", "api"):
         environment["CASCADE_DATA_DIR"] = str(settings.data_dir.absolute())

@@ -81,6 +81,12 @@ class Ingest:
                     self._fold(record.fact)
             return
 
+    async def _catch_up(self, trace_id: str) -> None:
+        """Fold what others have told of a trace that is new here: the bundled samples are told by their seeder."""
+        for record in await self._log.read([subjects.trace_filter(trace_id)]):
+            if isinstance(record.fact, TraceFact):
+                self._fold(record.fact)
+
     async def _wait(self) -> None:
         self.hint.clear()
         with suppress(TimeoutError):
@@ -98,6 +104,8 @@ class Ingest:
         found = await self._bucket.directories(f"{self._prefix}/" if self._prefix else "")
         names = [name for name in found if is_visible(name)]
         for trace_id in names:
+            if trace_id not in self._traces:
+                await self._catch_up(trace_id)
             trace = self._traces.get(trace_id)
             if (trace is not None and trace.sample) or trace_id in self._processing:
                 continue
