@@ -10,11 +10,9 @@ from cascade_core.jetstream.connection import connected
 from cascade_core.jetstream.log import JetStreamLog
 from cascade_core.jetstream.provision import provision
 from cascade_core.s3 import bucket as s3
-from fastapi import FastAPI, Request
-from fastapi.responses import JSONResponse
-from starlette.exceptions import HTTPException
+from fastapi import FastAPI
 
-from cascade_api import archiver, problems, web
+from cascade_api import archiver, openapi, problems, web
 from cascade_api.auth import TokenCheck
 from cascade_api.estimates.store import EstimateStore
 from cascade_api.gateway import Gateway
@@ -28,6 +26,7 @@ from cascade_api.routes import (
     files,
     health,
     runs,
+    scenarios,
     simulator,
     traces,
 )
@@ -40,6 +39,7 @@ from cascade_api.wire.traces import GpuConfig
 _logger = structlog.get_logger(__name__)
 
 API_VERSION = "1"
+_ROUTE_MODULES = (health, traces, runs, estimate_routes, events, simulator, files, downloads)
 
 
 @asynccontextmanager
@@ -102,13 +102,8 @@ def build_app(settings: ApiSettings) -> FastAPI:
         redirect_slashes=False,
     )
     problems.install(app)
-    app.add_exception_handler(HTTPException, _http_problem)
-    for module in (health, traces, runs, estimate_routes, events, simulator, files, downloads):
+    for module in _ROUTE_MODULES:
         app.include_router(module.router)
-    web.install(app, settings.web_dir)
+    web.install(app, [route for module in _ROUTE_MODULES for route in module.router.routes], settings.web_dir)
+    openapi.install(app)
     return app
-
-
-async def _http_problem(_request: Request, error: Exception) -> JSONResponse:
-    assert isinstance(error, HTTPException)
-    return JSONResponse({"detail": error.detail}, error.status_code, headers=error.headers)
