@@ -63,7 +63,7 @@ def test_a_barrier_waits_for_the_slowest_warp(spec: GpuSpec) -> None:
             b"0990 ffffffff 0 EXIT 0 0 0 ",
         )
     )
-    around = Surroundings(active=1, access={}, warm=(), evicted_share=0.0, l2_lines=1e6)
+    around = Surroundings(active=1, grid=(1, 1, 1), access={}, warm=(), evicted_share=0.0, l2_lines=1e6)
 
     def cycles(first: list[Instruction], second: list[Instruction]) -> float:
         return simulate(spec, Work([[first, second]], [0], 1, 1.0), around, 1 << 16).cycles

@@ -22,8 +22,8 @@ from cascade_estimate.opcodes import Kind, Unit
 # result `latency + 4` cycles after issue: collector, dispatch, execution, writeback; two sources cost one
 # cycle more, as two are read a cycle.
 _WRITEBACK = 2.0  # from the end of execution to the cycle in which a reader may issue
-_START = 3.0  # from a block's placement to its first issue: fetch and decode
-_STOP = 3.0  # from the last warp's end to the block's
+_START = 4.0  # from a block's placement to its first issue: fetch and decode
+_STOP = 1.0  # from the last warp's end to the block's
 
 # Plain integers: the loop below compares them for every instruction, and enum members compare slowly.
 _HALF, _BARRIER, _EXIT = int(Kind.HALF), int(Kind.BARRIER), int(Kind.EXIT)

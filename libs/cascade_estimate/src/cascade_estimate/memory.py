@@ -21,13 +21,14 @@ from cascade_estimate.sharing import Access
 # Stages between the core and a slice, in core cycles: injection queue, crossbar and ejection each way, then
 # response queue, L1 fill and writeback. Together they explain the unloaded latency of dependent loads
 # (`chase` in the accuracy report).
-_REQUEST = 4
-_RESPONSE = 4
-_FILL = 4
+_REQUEST = 2
+_RESPONSE = 2
+_FILL = 6
 # Cores that meet in a line request its sectors one after the other. As far as they do so in step, each sector keeps
 # its slice waiting for DRAM; otherwise the first core has asked for all of them before the others come.
-_IN_STEP = 0.5  # in a program's first accesses
-_OUT_OF_STEP = 0.1  # later
+_CROWD = 16.0  # cores that meet, from which on they keep each other in step; all of them do at twice as many
+_IN_STEP = 0.7  # in a program's first accesses
+_OUT_OF_STEP = 0.15  # later
 _ORBIT = 8  # channels; accesses that spread further are taken to spread evenly
 _WRITE_BUFFER = 500.0  # cycles of write-backs that the slices' and channels' queues hold
 _ROW_LINES = 16  # lines of a DRAM row that neighbouring accesses reach before it closes
@@ -84,9 +85,10 @@ class _Meeting:
         "_orbits",
         "_step",
         "answer_cost",
-        "blocking",
         "channel_share",
+        "crowd",
         "crowded",
+        "in_step",
         "meeting",
         "owed",
         "send_cost",
@@ -105,10 +107,14 @@ class _Meeting:
         self.channel_share = active / spec.channels
         self.owed = 0.5
         self.crowded = self.meeting > spec.l2.mshr_merges
-        self.blocking = _IN_STEP if access.first else _OUT_OF_STEP
-        outputs = spec.slices
-        self.send_cost = spec.cores_per_cluster / (crossbar_load(active / outputs) * outputs / active)
-        self.answer_cost = spec.cores_per_cluster / crossbar_load(outputs / active)
+        self.crowd = min(self.meeting / (2.0 * spec.l2.mshr_merges), 1.0)
+        together = min(max(self.meeting / _CROWD - 1.0, 0.0), 1.0) if access.first else 0.0
+        self.in_step = _OUT_OF_STEP + (_IN_STEP - _OUT_OF_STEP) * together
+        # A cluster's cores share its port to the crossbar.
+        sharing, outputs = spec.cores_per_cluster, spec.slices
+        inputs = -(-active // sharing)
+        self.send_cost = sharing * inputs / outputs / crossbar_load(inputs / outputs)
+        self.answer_cost = sharing / crossbar_load(outputs / inputs)
 
     def orbit(self, line: int, channel: int, addresses: AddressMap, around: Surroundings) -> _Orbit | None:
         """Where the accesses of all cores at this place go, None when they spread over most channels.
@@ -370,7 +376,7 @@ class Memory:
         turns = (meeting.meeting - 1.0) * (sectors - 0.5) * self._l2_cycle * weight
         if miss and meeting.crowded:
             # More requesters than an MSHR entry merges: for each sector the slice's queue waits for DRAM to answer.
-            blocked = self._dram_access * (1.0 + meeting.blocking * (sectors - 1))
+            blocked = self._dram_access * meeting.crowd * (1.0 + meeting.in_step * (sectors - 1))
             hold += blocked
             turns += blocked - self._dram_access
             load += blocked * meeting.slice_share / meeting.meeting

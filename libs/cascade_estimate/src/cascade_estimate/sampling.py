@@ -168,7 +168,7 @@ class _Run:
         return outcome.cycles + pace * (wanted / max(outcome.issued, 1) - 1.0), outcome, spread
 
     def _simulate(self, shares: tuple[_Share, ...], blocks: list[list[list[Instruction]]]) -> Outcome:
-        work = Work(blocks, [share.salt for share in shares], self.resident, 1.0)
+        work = Work(blocks, [share.salt for share in shares], self.resident, self.spec.cores_per_cluster)
         return simulate(self.spec, work, self.around, self.l1_bytes)
 
 

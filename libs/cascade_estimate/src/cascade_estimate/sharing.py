@@ -169,9 +169,11 @@ def _steps(
                 here = own.by_place.get(place)
                 if here is not None:
                     move = lines[0] - here[0]
-                    moves.setdefault(place[1:], set()).add(move)
+                    moves.setdefault(place[1:], set()).update((move, lines[-1] - here[-1]))
                     ahead = far.by_place.get(place) if far else None
-                    if extent > 2 and (ahead is None or abs(ahead[0] - here[0] - 2 * move) > 1):
+                    if (extent > 2 and (ahead is None or abs(ahead[0] - here[0] - 2 * move) > 1)) or len(
+                        lines
+                    ) != len(here):
                         moves[place[1:]].add(move + 2)  # not a straight line
             for key, step in result.items():
                 found = moves.get(key, set())
