@@ -39,7 +39,7 @@ from cascade_api.wire.traces import GpuConfig
 _logger = structlog.get_logger(__name__)
 
 API_VERSION = "1"
-_ROUTE_MODULES = (health, traces, runs, estimate_routes, events, simulator, files, downloads)
+_ROUTE_MODULES = (health, traces, runs, estimate_routes, events, simulator, files, downloads, scenarios)
 
 
 @asynccontextmanager
