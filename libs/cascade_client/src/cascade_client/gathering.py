@@ -1,0 +1,104 @@
+"""What a report needs from the app, asked for step by step.
+
+A generator yields what it needs next and is sent the answer, or thrown the call's error. Each client drives it in its
+own way, so the order of the calls stands here once.
+"""
+
+from collections.abc import Generator
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Any, Final, TypeAlias
+
+from cascade_client import calls
+from cascade_client.calls import Call
+from cascade_client.connection import FRESH_S
+from cascade_client.errors import NotFound
+from cascade_client.failures import explains, has_cause
+from cascade_client.progress import TERMINAL_SIM_STATES
+from cascade_client.report import Report, build_report
+from cascade_client.wire.results import Comparison, KernelStat
+from cascade_client.wire.runs import RunDetail, SimState
+from cascade_client.wire.traces import TraceDetail
+
+MOST_SEARCHED_LOGS: Final = 8
+"""Whole logs that one report reads for causes; beyond that the sims' own errors must do."""
+MOST_FOUND_LINES: Final = 5
+MOST_READS: Final = 10
+_PAUSE_S: Final = 0.3
+
+
+@dataclass(frozen=True, slots=True)
+class SearchLog:
+    """Read a sim's whole log; the answer is its last lines that name a cause."""
+
+    sim_id: str
+
+
+@dataclass(frozen=True, slots=True)
+class Pause:
+    """Wait; the answer is None. [s]"""
+
+    seconds: float
+
+
+Step: TypeAlias = Call[Any] | SearchLog | Pause
+
+
+def gather_report(run_id: str, now: datetime) -> Generator[Step, Any, Report]:
+    """The report of a run. Raises what the calls raise."""
+    run, kernels = yield from _settled(run_id, now)
+    trace: TraceDetail | None
+    try:
+        trace = yield calls.get_trace(run.trace_id)
+    except NotFound:
+        trace = None  # removed since; the run keeps what it needs of it
+    comparison: Comparison = yield calls.get_comparison(run_id)
+    found: dict[str, tuple[str, ...]] = {}
+    for sim in run.sims:
+        unexplained = sim.state in (SimState.FAILED, SimState.LOST) and not has_cause(sim)
+        if unexplained and len(found) < MOST_SEARCHED_LOGS:
+            found[sim.id] = tuple((yield SearchLog(sim.id)))
+    return build_report(run, trace=trace, kernels=kernels, comparison=comparison, log_findings=found)
+
+
+def _settled(run_id: str, now: datetime) -> Generator[Step, Any, tuple[RunDetail, list[KernelStat]]]:
+    """The run and its kernels, read at one point.
+
+    A run counts as ended as soon as its simulators say so; the end of their logs may be read a moment later. So a
+    run that ended just now is read until two readings agree.
+    """
+    run: RunDetail = yield calls.get_run(run_id)
+    for _ in range(MOST_READS):
+        kernels: list[KernelStat] = yield calls.list_kernels(run_id)
+        if not _is_fresh(run, now):
+            break
+        yield Pause(_PAUSE_S)
+        again: RunDetail = yield calls.get_run(run_id)
+        same = _done(again) == _done(run) == len(kernels)
+        run = again
+        if same:
+            break
+    return run, kernels
+
+
+def _is_fresh(run: RunDetail, now: datetime) -> bool:
+    if any(sim.state not in TERMINAL_SIM_STATES for sim in run.sims):
+        return False  # the report of an unfinished run is a moment's view anyway
+    ends = [sim.finished_at for sim in run.sims if sim.finished_at is not None]
+    return bool(ends) and max(ends) > now - timedelta(seconds=FRESH_S)
+
+
+def _done(run: RunDetail) -> int:
+    return sum(sim.kernels_done for sim in run.sims)
+
+
+class LogSearch:
+    """Keeps the last lines of a log that name a cause."""
+
+    def __init__(self) -> None:
+        self.found: list[str] = []
+
+    def take(self, line: str) -> None:
+        """Look at one line."""
+        if explains(line):
+            self.found = [*self.found, line][-MOST_FOUND_LINES:]

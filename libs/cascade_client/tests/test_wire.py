@@ -1,0 +1,150 @@
+"""The wire models say what the app says: every model and every route of the OpenAPI document."""
+
+import importlib
+import inspect
+import pkgutil
+from typing import Any
+
+import pytest
+from cascade_api.app import build_app
+from cascade_api.settings import ApiSettings
+from cascade_client import calls, wire
+from cascade_client.calls import Call, Download
+from cascade_client.wire.base import Body
+from pydantic.json_schema import models_json_schema
+
+NOT_YET_SERVED = {("POST", "/api/scenarios"), ("GET", "/api/runs/{run_id}/estimate")}
+NOT_OURS = {
+    # Read in `errors`.
+    "HTTPValidationError", "ValidationError", "Problem", "InvalidRequest", "FieldProblem",
+    # Only ever downloaded.
+    "ChromeTrace",
+    # A union of the events; `RUN_EVENT` reads it.
+    "RunEvent",
+    "JsonValue",
+}  # fmt: skip
+
+
+def _document() -> dict[str, Any]:
+    return build_app(ApiSettings(no_auth=True)).openapi()
+
+
+def _client_models() -> dict[str, type[Body]]:
+    modules = [
+        importlib.import_module(found.name)
+        for found in pkgutil.iter_modules(wire.__path__, f"{wire.__name__}.")
+    ]
+    return {
+        name: value
+        for module in modules
+        for name, value in vars(module).items()
+        if inspect.isclass(value) and issubclass(value, Body) and value is not Body
+    }
+
+
+def _shape(schema: Any) -> Any:
+    """A schema without what may differ: words, and limits that only the app enforces."""
+    if isinstance(schema, list):
+        return [_shape(item) for item in schema]
+    if not isinstance(schema, dict):
+        return schema
+    drop = {"title", "description", "minLength", "maxLength", "minimum", "maximum", "exclusiveMinimum"}
+    drop |= {"exclusiveMaximum", "minItems", "maxItems", "additionalProperties"}
+    if "$ref" in schema:
+        return {"$ref": schema["$ref"].rsplit("/", 1)[-1]}
+    # FastAPI leaves defaults of null out of its document.
+    kept = {
+        key: _shape(value)
+        for key, value in schema.items()
+        if key not in drop and not (key == "default" and value is None)
+    }
+    if "additionalProperties" in schema and isinstance(schema["additionalProperties"], dict):
+        kept["additionalProperties"] = _shape(schema["additionalProperties"])
+    if "properties" in schema:
+        kept["properties"] = {name: _shape(value) for name, value in schema["properties"].items()}
+    return kept
+
+
+def _client_schemas() -> dict[str, Any]:
+    models = _client_models()
+    _, document = models_json_schema([(model, "serialization") for model in models.values()])
+    schemas: dict[str, Any] = document["$defs"]
+    return schemas
+
+
+def _answers(document: dict[str, Any]) -> set[str]:
+    """Schemas that the app's answers refer to, directly or not."""
+    schemas = document["components"]["schemas"]
+    seen: set[str] = set()
+    waiting = [
+        response
+        for path in document["paths"].values()
+        for verb in path.values()
+        for response in verb["responses"].items()
+    ]
+    todo: list[Any] = [body for status, body in waiting if status != "422"]
+    while todo:
+        item = todo.pop()
+        if isinstance(item, dict):
+            name = str(item.get("$ref", "")).rsplit("/", 1)[-1]
+            if name and name not in seen:
+                seen.add(name)
+                todo.append(schemas[name])
+            todo += item.values()
+        elif isinstance(item, list):
+            todo += item
+    return seen
+
+
+DOCUMENT = _document()
+SERVED = DOCUMENT["components"]["schemas"]
+OURS = _client_schemas()
+
+
+@pytest.mark.parametrize("name", sorted(set(SERVED) - NOT_OURS))
+def test_a_served_schema_has_the_same_fields_here(name: str) -> None:
+    assert name in OURS, f"the app's {name} has no model in cascade_client.wire"
+    served, ours = _shape(SERVED[name]), _shape(OURS[name])
+    if name not in _answers(DOCUMENT):
+        # What only we send: defaults are ours to choose, as long as the names and types are the app's.
+        for schema in (served, ours):
+            for field in schema.get("properties", {}).values():
+                field.pop("default", None)
+        served.pop("required", None)
+        ours.pop("required", None)
+    assert ours == served
+
+
+def test_every_route_has_a_call() -> None:
+    served = {
+        (verb.upper(), route.replace(":path", ""))
+        for route, verbs in DOCUMENT["paths"].items()
+        if route.startswith("/api/")
+        for verb in verbs
+    }
+    ours = set()
+    for function in vars(calls).values():
+        if (
+            inspect.isfunction(function)
+            and function.__module__ == calls.__name__
+            and not function.__name__.startswith("_")
+        ):
+            made = _made(function)
+            ours.add((made.method if isinstance(made, Call) else "GET", made.route))
+    assert served - ours == set(), "the app has routes that the client cannot call"
+    assert ours - served <= NOT_YET_SERVED, "the client calls routes that the app does not have"
+
+
+def _made(function: Any) -> Call[Any] | Download:
+    given: dict[str, Any] = {}
+    for name, parameter in inspect.signature(function).parameters.items():
+        kind = parameter.annotation
+        if inspect.isclass(kind) and issubclass(kind, Body):
+            given[name] = kind.model_construct()
+        else:
+            given[name] = (
+                b"" if kind is bytes else [{"gpu_config": "a", "count": 1}] if name == "entries" else "x"
+            )
+    made = function(**given)
+    assert isinstance(made, Call | Download)
+    return made
