@@ -20,13 +20,19 @@ class EventLog(Protocol):
 
         event_id: deterministic where a retry by anyone must not store it again. Random when left out.
         liveness: a heartbeat that only repeats the sim's state; kept apart so that it can be purged.
-        first: demand to be the first fact of its subject.
+        first: demand to be the first fact of its subject. Give an `event_id` as well, or a repeat after a lost answer
+            conflicts with the fact that it repeats.
         Raises LogUnavailable (503), AppendConflict (only with `first`).
         """
         ...
 
     async def append_all(self, facts: Sequence[tuple[AnyFact, str | None]]) -> list[Appended]:
-        """Store `(fact, event_id)` pairs in this order, pipelined. All or, on LogUnavailable, a prefix of them."""
+        """Store `(fact, event_id)` pairs in this order, pipelined.
+
+        Raises LogUnavailable with any part of them stored. Append the whole list again with the same ids: what is
+        missing is then stored, possibly behind later ones. A fact that says that others are stored goes into a list
+        of its own, after them.
+        """
         ...
 
     def follow(
@@ -40,6 +46,18 @@ class EventLog(Protocol):
 
     async def read(self, filters: Sequence[str], *, after: int = 0) -> list[Recorded[AnyFact]]:
         """What matches and is stored now. For small sets: one sim, one scenario."""
+        ...
+
+    def pages(self, filters: Sequence[str], *, after: int = 0) -> AsyncIterator[list[Recorded[AnyFact]]]:
+        """What `read` returns, page by page, so that a long log need not be in memory at once."""
+        ...
+
+    async def newest(self, filters: Sequence[str]) -> int:
+        """The newest position that matches any of `filters` now; 0 where nothing does."""
+        ...
+
+    async def at(self, position: int) -> Recorded[AnyFact] | None:
+        """The fact at `position`; None where it was purged."""
         ...
 
     async def last(self, subject: str) -> Recorded[AnyFact] | None:

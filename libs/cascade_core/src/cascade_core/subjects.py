@@ -124,6 +124,17 @@ def scenario_of_subject(subject: str) -> tuple[str, str] | None:
     return None
 
 
+def matches(subject_filter: str, subject: str) -> bool:
+    """Whether the server delivers `subject` to who asks for `subject_filter`."""
+    wanted, found = subject_filter.split("."), subject.split(".")
+    for index, part in enumerate(wanted):
+        if part == ">":
+            return len(found) > index
+        if index >= len(found) or part not in ("*", found[index]):
+            return False
+    return len(wanted) == len(found)
+
+
 def sim_of_log_subject(subject: str) -> tuple[str, str] | None:
     """`(run_id, sim_id)` of a log subject, None for any other subject."""
     tokens = subject.split(".")

@@ -3,6 +3,7 @@
 The server counts headers towards `max_payload`, so the limit leaves room for them.
 """
 
+import base64
 import uuid
 
 from nats.aio.client import Client
@@ -17,6 +18,8 @@ CLAIM_HEADER = "Cascade-Claim"
 HEADER_ROOM_BYTES = 4096
 MOST_INLINE_BYTES = 512 * 1024
 """Beyond this a message slows its neighbours down, whatever the server would take."""
+_CLAIMS_STREAM = f"OBJ_{subjects.CLAIMS}"
+"""The stream below the object store: chunks on `$O.<store>.C.<nuid>`, names on `$O.<store>.M.<base64>` (ADR-20)."""
 
 
 def fits_message(size: int, max_payload: int) -> bool:
@@ -36,7 +39,7 @@ class Claims:
         name = f"{subject}/{uuid.uuid4().hex}"
         try:
             await (await self._objects()).put(name, body)
-        except (NatsError, TimeoutError) as error:
+        except (NatsError, TimeoutError, OSError) as error:
             raise LogUnavailable(f"the object store did not take {len(body)} bytes: {error}") from error
         return name
 
@@ -46,19 +49,32 @@ class Claims:
             found = await (await self._objects()).get(name)
         except (ObjectNotFoundError, NotFoundError) as error:
             raise Corrupt(f"the claim {name} leads nowhere: its object was deleted by hand") from error
-        except (NatsError, TimeoutError) as error:
+        except (NatsError, TimeoutError, OSError) as error:
             raise LogUnavailable(f"the object store does not answer: {error}") from error
         if found.data is None:
             raise Corrupt(f"the claim {name} holds nothing")
         return bytes(found.data)
 
-    async def drop(self, name: str) -> None:
-        """Forget a claim whose fact was purged."""
+    async def of_subject(self, subject: str) -> list[str]:
+        """The claims of one subject's facts. Claims are few: one for a message beyond half a mebibyte."""
         try:
-            await (await self._objects()).delete(name)
+            entries = await (await self._objects()).list(ignore_deletes=True)
+        except NotFoundError:
+            return []
+        except (NatsError, TimeoutError, OSError) as error:
+            raise LogUnavailable(f"the object store does not answer: {error}") from error
+        return [entry.name for entry in entries if entry.name and entry.name.startswith(subject + "/")]
+
+    async def drop(self, name: str) -> None:
+        """Forget a claim that no fact refers to. The store's own `delete` would leave a tombstone for ever."""
+        js = self._client.jetstream()
+        try:
+            found = await (await self._objects()).get_info(name, show_deleted=True)
+            for kind, token in (("C", found.nuid), ("M", base64.urlsafe_b64encode(name.encode()).decode())):
+                await js.purge_stream(_CLAIMS_STREAM, subject=f"$O.{subjects.CLAIMS}.{kind}.{token}")
         except (ObjectNotFoundError, NotFoundError):
             return
-        except (NatsError, TimeoutError) as error:
+        except (NatsError, TimeoutError, OSError) as error:
             raise LogUnavailable(f"the object store does not answer: {error}") from error
 
     async def _objects(self) -> ObjectStore:

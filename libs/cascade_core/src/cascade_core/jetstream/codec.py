@@ -1,5 +1,7 @@
 """A fact as a NATS message and back: headers carry the id, the version, the trace context and a claim."""
 
+from dataclasses import dataclass
+
 from nats.aio.msg import Msg
 
 from cascade_core import facts
@@ -22,11 +24,25 @@ def headers_of(event_id: str, traceparent: str | None) -> dict[str, str]:
     return headers
 
 
-def position_of(msg: Msg) -> int:
-    """The stream sequence from a delivered message's reply subject, `$JS.ACK.<stream>....`."""
+@dataclass(frozen=True, slots=True)
+class Delivery:
+    """What the server says about a message that it delivers to a consumer."""
+
+    position: int
+    """The stream sequence."""
+    number: int
+    """Counts this consumer's deliveries from 1, without gaps."""
+
+
+def delivery_of(msg: Msg) -> Delivery:
+    """Read from the reply subject, `$JS.ACK.<stream>.<consumer>.<times>.<stream seq>.<consumer seq>.<time>.<pending>`.
+
+    On a server with a domain two tokens stand before the stream, and more may follow at the end
+    (nats-architecture-and-design, ADR-15).
+    """
     tokens = msg.reply.split(".")
-    # With a domain and an account hash there are two more tokens in front.
-    return int(tokens[5] if len(tokens) == 9 else tokens[7])
+    first = 5 if len(tokens) == 9 else 7
+    return Delivery(position=int(tokens[first]), number=int(tokens[first + 1]))
 
 
 async def recorded(

@@ -62,7 +62,7 @@ async def connect(settings: NatsSettings, *, name: str) -> Client:
                 user=settings.nats_user,
                 password=password.get_secret_value() if password else None,
                 connect_timeout=CONNECT_TIMEOUT_S,
-                reconnect_time_wait=RECONNECT_WAIT_S,
+                reconnect_time_wait=RECONNECT_WAIT_S,  # type: ignore[arg-type]  # it only sleeps for so long
                 max_reconnect_attempts=-1,
                 allow_reconnect=True,
                 drain_timeout=DRAIN_TIMEOUT_S,

@@ -1,7 +1,8 @@
 """Who leads: one holder of a name at a time, told apart by a key that its holder keeps refreshing.
 
 A lease spares duplicate work and decides who acts; what must never happen twice is also guarded by the log itself
-(appends that demand to be first), since a paused holder may wake up late.
+(appends that demand to be first), since a paused holder may wake up late. A holder stops acting before the server
+forgets its key, by its own clock.
 """
 
 import asyncio
@@ -21,56 +22,79 @@ _logger = structlog.get_logger(__name__)
 
 RENEW_EVERY_S = LEASE_TTL_S / 4
 TRY_EVERY_S = LEASE_TTL_S / 10
-RELEASE_WITHIN_S = 1.0
-"""A server that is away must not hold up an orderly stop; the lease runs out by itself."""
+SAFETY_S = LEASE_TTL_S / 5
+"""A holder gives up this long before its key runs out, so that two never think that they hold it."""
 
-
-class LeaseLost(Exception):
-    """Somebody else may lead now. Stop acting and start over."""
+_TROUBLE = (APIError, NatsError, TimeoutError, OSError)
 
 
 class Lease:
     """A name held by this process until `lost` is set."""
 
-    def __init__(self, kv: KeyValue, name: str, holder: str, revision: int) -> None:
+    def __init__(self, kv: KeyValue, name: str, holder: str, revision: int, asked_at: float) -> None:
+        """asked_at: the loop's time just before the server was asked for the key."""
         self.lost = asyncio.Event()
         self._kv = kv
         self._name = name
         self._holder = holder
         self._revision = revision
+        self._good_until = asked_at + LEASE_TTL_S - SAFETY_S
 
     async def renew_for_ever(self) -> None:
-        """Refresh the key; sets `lost` and returns once that has failed for as long as the key lives."""
+        """Refresh the key; sets `lost` and returns as soon as somebody else may hold it."""
         loop = asyncio.get_running_loop()
-        renewed_at = loop.time()
-        while True:
-            await asyncio.sleep(RENEW_EVERY_S)
+        wait_s = RENEW_EVERY_S
+        while not self.lost.is_set():
+            await asyncio.sleep(min(wait_s, max(self._good_until - loop.time(), 0)))
+            asked_at = loop.time()
             try:
-                self._revision = await self._kv.update(self._name, self._holder.encode(), last=self._revision)
-                renewed_at = loop.time()
-            except (KeyWrongLastSequenceError, APIError, NatsError, TimeoutError, OSError) as error:
-                if loop.time() - renewed_at >= LEASE_TTL_S - RENEW_EVERY_S or isinstance(
-                    error, KeyWrongLastSequenceError
-                ):
-                    _logger.warning("lease lost", lease=self._name, reason=str(error))
-                    self.lost.set()
-                    return
+                async with asyncio.timeout_at(self._good_until):
+                    self._revision = await self._refreshed()
+            except KeyWrongLastSequenceError as error:
+                self._lose(str(error))
+            except _TROUBLE as error:
+                wait_s = TRY_EVERY_S
+                if loop.time() >= self._good_until:
+                    self._lose(str(error) or type(error).__name__)
+            else:
+                wait_s = RENEW_EVERY_S
+                self._good_until = asked_at + LEASE_TTL_S - SAFETY_S
 
     async def release(self) -> None:
-        """Let the next one lead at once."""
-        with suppress(NatsError, APIError, TimeoutError, OSError):
-            async with asyncio.timeout(RELEASE_WITHIN_S):
-                await self._kv.purge(self._name)
+        """Let the next one lead at once. Does nothing to a key that somebody else holds by now."""
+        with suppress(*_TROUBLE):
+            await self._kv.delete(self._name, last=self._revision)
+
+    async def _refreshed(self) -> int:
+        try:
+            return await self._kv.update(self._name, self._holder.encode(), last=self._revision)
+        except KeyWrongLastSequenceError:
+            # The answer to an earlier refresh may have been lost on the way.
+            try:
+                entry = await self._kv.get(self._name)
+            except KeyNotFoundError as error:
+                raise KeyWrongLastSequenceError(description="the key is gone") from error
+            if entry.value != self._holder.encode():
+                raise
+            return await self._kv.update(self._name, self._holder.encode(), last=entry.revision)
+
+    def _lose(self, reason: str) -> None:
+        _logger.warning("lease lost", lease=self._name, reason=reason)
+        self.lost.set()
 
 
 async def try_acquire(client: Client, name: str, holder: str) -> Lease | None:
-    """The lease if nobody holds it, else None."""
+    """The lease if nobody holds it, else None. `holder` names this process among all that ever try."""
+    asked_at = asyncio.get_running_loop().time()
     try:
-        kv = await client.jetstream().key_value(subjects.LEASES)
+        kv = await client.jetstream(timeout=LEASE_TTL_S - SAFETY_S).key_value(subjects.LEASES)
         revision = await kv.create(name, holder.encode())
-    except (KeyWrongLastSequenceError, KeyNotFoundError, APIError, NatsError, TimeoutError, OSError):
+    except (KeyWrongLastSequenceError, KeyNotFoundError):
         return None
-    return Lease(kv, name, holder, revision)
+    except _TROUBLE as error:
+        _logger.debug("lease cannot be asked for", lease=name, reason=str(error))
+        return None
+    return Lease(kv, name, holder, revision, asked_at)
 
 
 @asynccontextmanager
@@ -87,5 +111,4 @@ async def held(client: Client, name: str, holder: str) -> AsyncIterator[Lease]:
     finally:
         renewal.cancel()
         await asyncio.gather(renewal, return_exceptions=True)
-        if not lease.lost.is_set():
-            await lease.release()
+        await lease.release()

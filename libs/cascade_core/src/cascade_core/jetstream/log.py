@@ -4,7 +4,7 @@ import asyncio
 import json
 import uuid
 from collections.abc import AsyncIterator, Mapping, Sequence
-from contextlib import aclosing, asynccontextmanager
+from contextlib import aclosing, asynccontextmanager, suppress
 
 from nats.aio.client import Client
 from nats.errors import Error as NatsError
@@ -17,6 +17,7 @@ from cascade_core.facts import AnyFact
 from cascade_core.jetstream.claim_check import CLAIM_HEADER, Claims, fits_message
 from cascade_core.jetstream.codec import headers_of, recorded
 from cascade_core.jetstream.follow import follow
+from cascade_core.jetstream.follow import stored as read_stored
 from cascade_core.record import Appended, Recorded
 
 APPEND_TIMEOUT_S = 5.0
@@ -46,39 +47,50 @@ class JetStreamLog:
         try:
             ack = await self._js.publish(subject, body, headers=headers)
         except APIError as error:
-            raise _translated(error, subject) from error
+            await self._drop_claims([headers])
+            refusal = _translated(error, subject)
+            if isinstance(refusal, AppendConflict) and event_id is not None:
+                # The server looks at the demand before the id, so a writer whose answer was lost conflicts with itself.
+                stored = await self.last(subject)
+                if stored is not None and stored.event_id == event_id:
+                    return Appended(stored.position, duplicate=True)
+            raise refusal from error
         except (NatsError, TimeoutError, OSError) as error:
             raise LogUnavailable(
                 f"the event log did not take a fact in {APPEND_TIMEOUT_S:.0f} s: {error}"
             ) from error
+        if ack.duplicate:
+            await self._drop_claims([headers])
         return Appended(ack.seq, bool(ack.duplicate))
 
     async def append_all(self, facts_: Sequence[tuple[AnyFact, str | None]]) -> list[Appended]:
-        """Store facts in this order, pipelined. After LogUnavailable, append the whole list again with the same ids."""
+        """Store facts in this order, pipelined. See `ports.EventLog.append_all`."""
         appended: list[Appended] = []
         for start in range(0, len(facts_), PIPELINE):
-            self._check_connected()
-            futures = []
+            futures: list[asyncio.Future[api.PubAck]] = []
+            repeated: list[dict[str, str]] = []
             try:
                 for fact, event_id in facts_[start : start + PIPELINE]:
                     subject = subjects.subject_of(fact)
                     body, headers = await self._message(subject, fact, event_id)
-                    futures.append(
-                        await self._js.publish_async(
-                            subject, body, headers=headers, wait_stall=APPEND_TIMEOUT_S
-                        )
+                    self._check_connected()
+                    future = await self._js.publish_async(
+                        subject, body, headers=headers, wait_stall=APPEND_TIMEOUT_S
                     )
-                for future in futures:
-                    ack = await _within(future)
-                    appended.append(Appended(ack.seq, bool(ack.duplicate)))
+                    futures.append(future)
+                    repeated.append(headers)
+                async with asyncio.timeout(APPEND_TIMEOUT_S):
+                    acks = [await future for future in futures]
             except APIError as error:
                 raise _translated(error, "append_all") from error
             except (NatsError, TimeoutError, OSError) as error:
                 raise LogUnavailable(f"the event log did not take a batch of facts: {error}") from error
             finally:
-                for future in futures:
-                    if future.done() and not future.cancelled():
-                        future.exception()  # taken note of above, or by the retry of the whole batch
+                _settle(futures)
+            await self._drop_claims(
+                [headers for ack, headers in zip(acks, repeated, strict=True) if ack.duplicate]
+            )
+            appended += [Appended(ack.seq, bool(ack.duplicate)) for ack in acks]
         return appended
 
     @asynccontextmanager
@@ -98,14 +110,11 @@ class JetStreamLog:
         self, filters: Sequence[str], *, after: int = 0
     ) -> AsyncIterator[list[Recorded[AnyFact]]]:
         """What matches and is stored now, page by page, so that a long log need not be in memory at once."""
-        newest = await self.newest(filters)
-        if newest <= after:
-            return
-        async with self.follow(filters, after=after, batch=READ_BATCH) as batches:
+        self._check_connected()
+        reading = read_stored(self._client, self._claims, filters, after=after, batch=READ_BATCH)
+        async with aclosing(reading) as batches:
             async for batch in batches:
-                yield [record for record in batch if record.position <= newest]
-                if batch[-1].position >= newest:
-                    return
+                yield batch
 
     async def newest(self, filters: Sequence[str]) -> int:
         """The newest position that matches any of `filters` now; 0 where nothing does."""
@@ -172,8 +181,9 @@ class JetStreamLog:
             raise LogUnavailable(f"the event log does not answer: {error}") from error
 
     async def purge(self, subject: str, *, keep: int = 0) -> None:
-        """Drop a subject's facts and their claims, except the newest `keep`."""
-        claims = await self._claims_of(subject) if keep == 0 else []
+        """Drop a subject's facts, except the newest `keep`; with `keep` 0 their claims as well."""
+        self._check_connected()
+        claims = await self._claims.of_subject(subject) if keep == 0 else []
         try:
             await self._js.purge_stream(subjects.STREAM, subject=subject, keep=keep or None)
         except (NatsError, TimeoutError, OSError) as error:
@@ -181,17 +191,12 @@ class JetStreamLog:
         for claim in claims:
             await self._claims.drop(claim)
 
-    async def _claims_of(self, subject: str) -> list[str]:
-        """Claims are few (one for a message beyond half a mebibyte) and are named after their subject."""
-        try:
-            store = await self._js.object_store(subjects.CLAIMS)
-            return [
-                entry.name for entry in await store.list() if (entry.name or "").startswith(subject + "/")
-            ]
-        except NotFoundError:
-            return []
-        except (NatsError, TimeoutError, OSError) as error:
-            raise LogUnavailable(f"the object store does not answer: {error}") from error
+    async def _drop_claims(self, unstored: list[dict[str, str]]) -> None:
+        # What was stored for a message that the log had already, or refused, is referred to by nothing.
+        for headers in unstored:
+            if CLAIM_HEADER in headers:
+                with suppress(LogUnavailable):
+                    await self._claims.drop(headers[CLAIM_HEADER])
 
     async def _message(
         self, subject: str, fact: AnyFact, event_id: str | None
@@ -212,9 +217,11 @@ class JetStreamLog:
             )
 
 
-async def _within(future: "asyncio.Future[api.PubAck]") -> api.PubAck:
-    async with asyncio.timeout(APPEND_TIMEOUT_S):
-        return await future
+def _settle(futures: "list[asyncio.Future[api.PubAck]]") -> None:
+    """Give back what unanswered appends hold (the client counts them), and take note of every error."""
+    for future in futures:
+        if not future.cancel() and not future.cancelled():
+            future.exception()
 
 
 def _translated(error: APIError, subject: str) -> AppendConflict | LogUnavailable:

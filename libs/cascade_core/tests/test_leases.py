@@ -1,0 +1,112 @@
+"""Who leads, on a real server."""
+
+import asyncio
+import os
+import signal
+
+from cascade_cli.embedded.nats import EmbeddedNats
+from cascade_cli.embedded.proxy import TcpProxy
+from cascade_core import subjects
+from cascade_core.jetstream.connection import connected
+from cascade_core.jetstream.lease import Lease, held, try_acquire
+from cascade_core.jetstream.provision import LEASE_TTL_S
+from cascade_core.settings import NatsSettings
+from nats.aio.client import Client
+
+
+async def acquired(client: Client, name: str, holder: str, *, within_s: float) -> Lease:
+    async with asyncio.timeout(within_s):
+        while (lease := await try_acquire(client, name, holder)) is None:  # noqa: ASYNC110
+            await asyncio.sleep(0.05)
+    return lease
+
+
+async def holder_of(client: Client, name: str) -> str:
+    kv = await client.jetstream().key_value(subjects.LEASES)
+    return ((await kv.get(name)).value or b"").decode()
+
+
+async def test_one_of_many_leads(client: Client) -> None:
+    leases = await asyncio.gather(*(try_acquire(client, "ingest", f"h{i}") for i in range(8)))
+    assert sum(1 for lease in leases if lease is not None) == 1
+    assert await try_acquire(client, "other", "h9") is not None
+
+
+async def test_a_released_lease_is_free_at_once(client: Client) -> None:
+    for holder in ("a", "b", "c"):
+        async with asyncio.timeout(1), held(client, "ingest", holder):
+            assert await holder_of(client, "ingest") == holder
+            assert await try_acquire(client, "ingest", "other") is None
+
+
+async def test_a_dead_holders_lease_runs_out(client: Client) -> None:
+    assert await try_acquire(client, "ingest", "dead") is not None
+    assert await try_acquire(client, "ingest", "next") is None
+    await acquired(client, "ingest", "next", within_s=2 * LEASE_TTL_S)
+    assert await holder_of(client, "ingest") == "next"
+
+
+async def test_a_holder_that_renews_keeps_its_lease_beyond_the_keys_life(client: Client) -> None:
+    async with held(client, "ingest", "a") as lease:
+        ends = asyncio.get_running_loop().time() + 1.5 * LEASE_TTL_S
+        while asyncio.get_running_loop().time() < ends:
+            assert await try_acquire(client, "ingest", "b") is None
+            assert not lease.lost.is_set()
+            await asyncio.sleep(0.25)
+
+
+async def test_a_holder_that_cannot_reach_the_server_stops_before_another_leads(
+    fresh_nats: EmbeddedNats, client: Client
+) -> None:
+    async with TcpProxy(fresh_nats.port) as proxy:
+        url = fresh_nats.url.replace(f":{fresh_nats.port}", f":{proxy.port}")
+        async with (
+            connected(NatsSettings(nats_url=url), name="cut off") as cut_off,
+            held(cut_off, "ingest", "a") as lease,
+        ):
+            proxy.freeze()
+            await acquired(client, "ingest", "b", within_s=2 * LEASE_TTL_S)
+            assert lease.lost.is_set()
+            await proxy.cut()
+            await proxy.restore()
+
+
+async def test_a_release_does_not_take_the_lease_from_the_next_holder(client: Client) -> None:
+    late = await try_acquire(client, "ingest", "a")
+    assert late is not None
+    await acquired(client, "ingest", "b", within_s=2 * LEASE_TTL_S)
+    await late.release()
+    assert await holder_of(client, "ingest") == "b"
+
+
+async def test_a_holder_whose_key_was_taken_notices(client: Client) -> None:
+    async with held(client, "ingest", "a") as lease:
+        kv = await client.jetstream().key_value(subjects.LEASES)
+        await kv.put("ingest", b"b")
+        async with asyncio.timeout(LEASE_TTL_S):
+            await lease.lost.wait()
+    assert await holder_of(client, "ingest") == "b"
+
+
+async def test_a_refresh_whose_answer_was_lost_is_no_loss(client: Client) -> None:
+    lease = await try_acquire(client, "ingest", "a")
+    assert lease is not None
+    kv = await client.jetstream().key_value(subjects.LEASES)
+    await kv.put("ingest", b"a")
+    renewal = asyncio.create_task(lease.renew_for_ever())
+    await asyncio.sleep(LEASE_TTL_S / 2)
+    assert not lease.lost.is_set()
+    renewal.cancel()
+    await asyncio.gather(renewal, return_exceptions=True)
+
+
+async def test_a_lease_survives_a_server_that_is_killed_and_comes_back(
+    fresh_nats: EmbeddedNats, client: Client
+) -> None:
+    async with held(client, "ingest", "a") as lease:
+        os.kill(fresh_nats.processes[0].pid, signal.SIGKILL)
+        await fresh_nats.stop()
+        await fresh_nats.start()
+        await asyncio.sleep(LEASE_TTL_S)
+        assert not lease.lost.is_set()
+        assert await holder_of(client, "ingest") == "a"
