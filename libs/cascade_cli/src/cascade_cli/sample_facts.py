@@ -11,12 +11,13 @@ from datetime import UTC, datetime, timedelta
 from cascade_accelsim.traces.real_timing import parse_real_timing
 from cascade_core.facts import AnyFact
 from cascade_core.kernels.facts import KernelFinished
-from cascade_core.logs.facts import LogAppended
 from cascade_core.runs.facts import PlannedSim, RunEntry, RunRequested
 from cascade_core.sims.facts import (
     SimLaunched,
     SimLaunchStarted,
+    SimLogArchived,
     SimMetrics,
+    SimOutcome,
     SimOutputStored,
     SimProgressed,
     SimReported,
@@ -217,9 +218,12 @@ def trace_facts(
     return [(fact, f"sample:{trace.trace_id}:{number}") for number, fact in enumerate(facts)]
 
 
-def run_facts(run: SampleRun, results: Results, files: Sequence[StoredFile]) -> list[Told]:
+def run_facts(
+    run: SampleRun, results: Results, files: Sequence[StoredFile], archived: StoredFile
+) -> list[Told]:
     """A recorded run from its request to its end. The last fact is the sim's `succeeded`.
 
+    files: the outputs. archived: the note of `log_lines`, which stands where a log would be.
     Kernels are the instruction-traced ones in launch order, so that they line up with the measured ones; each says
     whether it was simulated or shares a simulated kernel's result.
     """
@@ -243,7 +247,6 @@ def run_facts(run: SampleRun, results: Results, files: Sequence[StoredFile]) -> 
         SimLaunchStarted(**ids, occurred_at=started, attempt=RECORDED),
         SimLaunched(**ids, occurred_at=started, launcher_ref=RECORDED),
         SimReported(**ids, occurred_at=started, state=SimState.RUNNING, engine="replay"),
-        LogAppended(**ids, occurred_at=started, seq=0, lines=_note(config, run, results)),
         *kernels,
         *[
             SimOutputStored(
@@ -256,17 +259,31 @@ def run_facts(run: SampleRun, results: Results, files: Sequence[StoredFile]) -> 
             )
             for file in files
         ],
-        # Final before the sim has ended: a parser then has nothing left to say about the note above.
+        # Final before the sim has ended: there is no log that a parser could read.
         SimProgressed(
             **ids,
             occurred_at=ended,
-            through_seq=0,
+            through_seq=-1,
             kernels_done=len(kernels),
             latest=SimMetrics(gpu_tot_sim_cycle=float(cycles)),
             final=True,
         ),
         SimStepTimelineStored(
             **ids, occurred_at=ended, simulated=results.simulated, compare=_compared(run, results.compare)
+        ),
+        # Archived before the end is told, so that no archiver finds an ended sim with its log still to be stored.
+        SimLogArchived(
+            **ids,
+            occurred_at=ended,
+            object_key=archived.object_key,
+            chunk_count=1,
+            line_count=len(log_lines(run, results)),
+            size_bytes=archived.size,
+            log_tail=log_lines(run, results),
+            last_heartbeat_at=ended,
+            outcome=SimOutcome(
+                state=SimState.SUCCEEDED, exit_code=0, engine="replay", started_at=started, finished_at=ended
+            ),
         ),
         SimReported(**ids, occurred_at=ended, state=SimState.SUCCEEDED, exit_code=0, engine="replay"),
     ]
@@ -295,7 +312,9 @@ def _kernels(run: SampleRun, results: Results, at: datetime) -> list[KernelFinis
     return kernels
 
 
-def _note(config: str, run: SampleRun, results: Results) -> list[str]:
+def log_lines(run: SampleRun, results: Results) -> list[str]:
+    """What is said of the results where a simulator's log would be."""
+    config = results.durations.gpu_config
     simulated = sum(1 for row in results.durations.durations if row.source == "exact")
     lines = [
         f"Cascade sample: {RECORDED} on {config} for {run.trace.trace_id}. No simulator ran here.",

@@ -19,6 +19,8 @@ from cascade_core.sims.facts import (
     SimLaunched,
     SimLaunchFailed,
     SimLaunchStarted,
+    SimLogArchived,
+    SimOutcome,
     SimProgressed,
     SimReported,
     SimStepTimelineStored,
@@ -119,6 +121,15 @@ def results(run_id: str, sim_id: str, recorded: Sequence[AnyFact], now: datetime
     kernels = [fact for fact in recorded if isinstance(fact, KernelFinished)]
     progress = [fact for fact in recorded if isinstance(fact, SimProgressed)][-1:]
     timing = [fact for fact in recorded if isinstance(fact, SimStepTimelineStored)][-1:]
+    notes = [fact for fact in recorded if isinstance(fact, SimLogArchived)][-1:]
+    outcome = SimOutcome(
+        state=SimState.SUCCEEDED,
+        exit_code=0,
+        attempt=ATTEMPT,
+        engine="replay",
+        started_at=now,
+        finished_at=now,
+    )
     ended = SimReported(
         run_id=run_id,
         sim_id=sim_id,
@@ -130,9 +141,10 @@ def results(run_id: str, sim_id: str, recorded: Sequence[AnyFact], now: datetime
     )
     facts: list[AnyFact] = [
         *[fact.model_copy(update=ids) for fact in kernels],
-        # The replay has no log of its own.
-        *[fact.model_copy(update=ids | {"through_seq": -1}) for fact in progress],
+        *[fact.model_copy(update=ids) for fact in progress],
         *[fact.model_copy(update=ids) for fact in timing],
+        # The replay has no log of its own; the sample's note says where the results come from.
+        *[fact.model_copy(update=ids | {"last_heartbeat_at": now, "outcome": outcome}) for fact in notes],
         ended,
     ]
     return _told(sim_id, "results", facts)
@@ -143,6 +155,7 @@ def _results_of(run_id: str, sim_id: str) -> list[str]:
         subjects.kernels_of(run_id, sim_id),
         subjects.sim_fact(run_id, sim_id, "progressed"),
         subjects.sim_fact(run_id, sim_id, "step-timeline-stored"),
+        subjects.sim_fact(run_id, sim_id, "log-archived"),
     ]
 
 

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import cast
 
 import structlog
+import zstandard
 from cascade_core import lifecycle, subjects, telemetry
 from cascade_core.errors import Unavailable
 from cascade_core.jetstream.connection import connected
@@ -39,6 +40,7 @@ from cascade_cli.sample_facts import (
     SampleTrace,
     StoredFile,
     discovered,
+    log_lines,
     run_facts,
     trace_facts,
 )
@@ -123,7 +125,8 @@ class Seeder:
             await self._store_output(run, name, content_type) for name, content_type in OUTPUT_FILES.items()
         ]
         results = await asyncio.to_thread(read_results, self.directory, run)
-        await self.log.append_all(run_facts(run, results, files))
+        archived = await self._store_log(run, log_lines(run, results))
+        await self.log.append_all(run_facts(run, results, files, archived))
         _logger.info("sample run seeded", run_id=run.run_id)
 
     async def _store_output(self, run: SampleRun, name: str, content_type: str) -> StoredFile:
@@ -131,6 +134,14 @@ class Seeder:
         key = f"files/{run.sim_id}/{name}/sample"
         await self.internal_bucket.put(key, body, content_type=content_type)
         return StoredFile(name, len(body), content_type, key)
+
+    async def _store_log(self, run: SampleRun, lines: list[str]) -> StoredFile:
+        text = "".join(line + "\n" for line in lines).encode()
+        name, key = f"{run.sim_id}.log.zst", f"logs/{run.run_id}/{run.sim_id}.log.zst"
+        await self.internal_bucket.put(
+            key, zstandard.ZstdCompressor().compress(text), content_type="application/zstd"
+        )
+        return StoredFile(name, len(text), "application/zstd", key)
 
 
 def read_results(directory: Path, run: SampleRun) -> Results:

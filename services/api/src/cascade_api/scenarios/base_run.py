@@ -91,6 +91,7 @@ async def wait_for_timing(
     loop = asyncio.get_running_loop()
     until = loop.time() + within_s
     while True:
+        seen = gateway.gate.position
         sim = await queries.sim(gateway.database, base.sim_id)
         if sim.is_terminal:
             await _check_ended(gateway, base, sim)
@@ -106,7 +107,8 @@ async def wait_for_timing(
                 sim_id=base.sim_id,
             )
         await asyncio.sleep(min(LOOK_AT_MOST_EVERY_S, left))
-        await gateway.gate.next_commit(within_s=min(LOOK_AT_LEAST_EVERY_S, max(until - loop.time(), 0)))
+        if gateway.gate.position == seen:
+            await gateway.gate.next_commit(within_s=min(LOOK_AT_LEAST_EVERY_S, max(until - loop.time(), 0)))
 
 
 async def _check_ended(gateway: Gateway, base: BaseRun, sim: Sim) -> None:
