@@ -6,7 +6,14 @@ from typing import Annotated
 
 import typer
 
-from cascade_cli import commands_admin, commands_bench, commands_estimate, commands_files
+from cascade_cli import (
+    commands_admin,
+    commands_app,
+    commands_bench,
+    commands_deploy,
+    commands_estimate,
+    commands_files,
+)
 
 app = typer.Typer(
     name="cascade",
@@ -20,8 +27,11 @@ app.add_typer(commands_admin.web, name="web")
 app.add_typer(commands_bench.bench, name="bench")
 app.command()(commands_admin.doctor)
 app.command()(commands_admin.rebuild)
+commands_app.register(app)
 app.command()(commands_files.simulate)
 app.command()(commands_files.compare)
+app.command()(commands_deploy.provision)
+app.command("nats-config")(commands_deploy.nats_config)
 app.command()(commands_estimate.estimate)
 
 

@@ -1,0 +1,1 @@
+"""What an operator prepares before the services start: NATS users, streams, buckets."""
