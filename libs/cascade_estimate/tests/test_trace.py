@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from cascade_estimate import TraceFormatError, estimate_kernel, read_trace
 from cascade_estimate.config import GpuSpec
-from cascade_estimate.trace import planned_blocks
+from cascade_estimate.readers import planned_blocks
 
 _LOOP = [
     "0000 ffffffff 1 R6 S2R 0 0 0 ",

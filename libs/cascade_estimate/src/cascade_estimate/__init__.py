@@ -9,9 +9,10 @@ from cascade_estimate.bench import bench_estimate
 from cascade_estimate.config import GpuSpec
 from cascade_estimate.errors import ConfigError, EstimateError, TraceFormatError
 from cascade_estimate.estimate import MODEL_VERSION, KernelEstimate, estimate_kernel, l2_after
+from cascade_estimate.header import TraceHeader
 from cascade_estimate.l2state import WarmL2
 from cascade_estimate.log import ENGINE, accelsim_log
-from cascade_estimate.trace import KernelTrace, TraceHeader, read_trace
+from cascade_estimate.trace import KernelTrace, read_trace
 from cascade_estimate.tracedir import Progress, estimate_trace, iter_estimates
 
 __all__ = [

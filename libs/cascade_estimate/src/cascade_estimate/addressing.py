@@ -29,7 +29,7 @@ class AddressMap:
         text = spec.address_mapping
         found_at = text.partition(";")
         try:
-            self._channel_bit = int(found_at[0].removeprefix("dramid@"))
+            self.channel_bit = int(found_at[0].removeprefix("dramid@"))
         except ValueError:
             raise ConfigError(
                 "-gpgpu_mem_addr_mapping", f"'dramid@<bit>;<bits>' expected, found {text!r}"
@@ -45,12 +45,12 @@ class AddressMap:
             : (spec.slices_per_channel - 1).bit_length()
         ]
         self._low_picks = [
-            (bit - LINE_SHIFT, place) for place, bit in enumerate(picks) if bit < self._channel_bit
+            (bit - LINE_SHIFT, place) for place, bit in enumerate(picks) if bit < self.channel_bit
         ]
         self._high_picks = [
-            (bit - self._channel_bit, place) for place, bit in enumerate(picks) if bit >= self._channel_bit
+            (bit - self.channel_bit, place) for place, bit in enumerate(picks) if bit >= self.channel_bit
         ]
-        self._line_shift = max(self._channel_bit - LINE_SHIFT, 0)
+        self._line_shift = max(self.channel_bit - LINE_SHIFT, 0)
         self._known: dict[int, Location] = {}
 
     def locate(self, line: int) -> Location:

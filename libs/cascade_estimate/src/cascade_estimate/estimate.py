@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from cascade_estimate.config import GpuSpec
+from cascade_estimate.header import TraceHeader
 from cascade_estimate.intervals import Difficulty, interval
 from cascade_estimate.l2state import Region, WarmL2
 from cascade_estimate.memory import Surroundings
@@ -12,7 +13,7 @@ from cascade_estimate.occupancy import Occupancy, occupancy
 from cascade_estimate.opcodes import Kind, Unit
 from cascade_estimate.sampling import CoreTime, core_time
 from cascade_estimate.sharing import Access, BlockAccesses, analyse, first_accesses, regular
-from cascade_estimate.trace import KernelTrace, TraceHeader
+from cascade_estimate.trace import KernelTrace
 
 MODEL_VERSION = "1"
 """Changes whenever the same trace and config may give other numbers; part of a cache's key."""

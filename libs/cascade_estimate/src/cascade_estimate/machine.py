@@ -175,8 +175,10 @@ class _Core:
         busy = out.unit_busy
         issued = lanes_issued = 0
         interval, latency = self.spec.interval, self.spec.latency
-        schedulers = self.schedulers
+        schedulers = [(one, one.issue, one.execute, one.units, one.collectors) for one in self.schedulers]
         two = self.spec.collectors_per_scheduler == 2
+        # Local names: a global costs as much as the addition that it is used in.
+        mem, writeback, replace, whole = _MEM, _WRITEBACK, heapreplace, int
         while heap:
             ready, number, warp = heap[0]
             if warp.burst is not None:
@@ -191,17 +193,15 @@ class _Core:
             unit, kind, writes, _, reads, lanes, _, _, _, _, _ = instruction
             issued += 1
             lanes_issued += lanes
-            scheduler = schedulers[warp.scheduler]
+            scheduler, issue, dispatching, units, collectors = schedulers[warp.scheduler]
             time = scheduler.free
             if ready > time:
                 time = ready
             scheduler.free = time + 1.0
             # Issue register of the unit, then a collector, which reads one operand a step, then the unit's
             # dispatch register.
-            issue = scheduler.issue
             if issue[unit] > time:
                 time = issue[unit]
-            collectors = scheduler.collectors
             if not two:
                 which = collectors.index(min(collectors))
             elif collectors[0] <= collectors[1]:
@@ -211,22 +211,21 @@ class _Core:
             allocated = time + 1.0
             if collectors[which] > allocated:
                 allocated = collectors[which]
-            issue[unit] = float(int(allocated))
+            issue[unit] = whole(allocated)
             dispatch = allocated + (reads + 1) * step
-            if scheduler.execute[unit] > dispatch:
-                dispatch = scheduler.execute[unit]
+            if dispatching[unit] > dispatch:
+                dispatch = dispatching[unit]
             collectors[which] = dispatch
-            execute = int(dispatch) + 1.0
-            if unit == _MEM:
+            execute = whole(dispatch) + 1.0
+            if unit == mem:
                 if self.lsu_free > execute:
                     execute = self.lsu_free
-                scheduler.execute[unit] = execute
+                dispatching[unit] = execute
                 next_ready = self._memory(warp, instruction, execute, time + 1.0)
             else:
-                units = scheduler.units
                 if units[unit] > execute:
                     execute = units[unit]
-                scheduler.execute[unit] = execute
+                dispatching[unit] = execute
                 pace, delay = interval[unit], latency[unit]
                 next_ready = time + 1.0
                 if kind:
@@ -243,9 +242,10 @@ class _Core:
                 busy[unit] += pace
                 ended = execute + delay
                 if writes:
+                    done = ended + writeback
                     known = warp.registers
                     for register in writes:
-                        known[register] = ended + _WRITEBACK
+                        known[register] = done
                 if ended > warp.finish:
                     warp.finish = ended
                 if kind == _BARRIER and lanes and self._arrive(warp, time):
@@ -253,14 +253,16 @@ class _Core:
             if issued == mark:
                 out.quarters.append(time)
                 mark += quarter
-            warp.at += 1
-            if warp.at < len(warp.code):
+            warp.at = at = warp.at + 1
+            code = warp.code
+            if at < len(code):
                 known = warp.registers
-                for register in warp.code[warp.at][3]:
-                    free = known.get(register)
-                    if free is not None and free > next_ready:
-                        next_ready = free
-                heapreplace(heap, (next_ready, number, warp))
+                for register in code[at][3]:
+                    if register in known:
+                        free = known[register]
+                        if free > next_ready:
+                            next_ready = free
+                replace(heap, (next_ready, number, warp))
             else:
                 heappop(heap)
                 self._exit(warp, time)

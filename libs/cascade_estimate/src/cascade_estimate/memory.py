@@ -14,9 +14,9 @@ import math
 from dataclasses import dataclass
 
 from cascade_estimate.addressing import AddressMap
-from cascade_estimate.coalesce import Footprint
+from cascade_estimate.coalesce import LINE_SHIFT, Footprint
 from cascade_estimate.config import GpuSpec
-from cascade_estimate.sharing import Access
+from cascade_estimate.sharing import Access, Step
 
 # Stages between the core and a slice, in core cycles: injection queue, crossbar and ejection each way, then
 # response queue, L1 fill and writeback. Together they explain the unloaded latency of dependent loads
@@ -82,8 +82,10 @@ class _Meeting:
     """Costs of one static instruction's accesses, derived from how the cores' accesses meet."""
 
     __slots__ = (
+        "_active",
+        "_channels",
+        "_offsets",
         "_orbits",
-        "_step",
         "answer_cost",
         "channel_share",
         "crowd",
@@ -97,9 +99,11 @@ class _Meeting:
         "slice_share",
     )
 
-    def __init__(self, spec: GpuSpec, active: int, access: Access) -> None:
-        self._step = access.step if access.step and any(access.step) and not spec.partition_hash else None
-        self._orbits: dict[int, _Orbit | None] = {}
+    def __init__(self, spec: GpuSpec, around: Surroundings, access: Access) -> None:
+        active = around.active
+        self._active, self._channels = active, spec.channels
+        self._offsets = _orbit_offsets(spec, around, access.step)
+        self._orbits: dict[int, _Orbit] = {}
         self.sharers = min(access.sharers, active)
         self.meeting = min(access.meeting, self.sharers)
         self.shared = self.sharers > 1.5
@@ -116,26 +120,34 @@ class _Meeting:
         self.send_cost = sharing * inputs / outputs / crossbar_load(inputs / outputs)
         self.answer_cost = sharing / crossbar_load(outputs / inputs)
 
-    def orbit(self, line: int, channel: int, addresses: AddressMap, around: Surroundings) -> _Orbit | None:
-        """Where the accesses of all cores at this place go, None when they spread over most channels.
-
-        Known for accesses that move by a constant from block to block where channels are not hashed; then it depends
-        on the channel only.
-        """
-        if self._step is None:
+    def orbit(self, channel: int) -> _Orbit | None:
+        """Where the accesses of all cores at this place go, None when they spread over most channels."""
+        if self._offsets is None:
             return None
-        if channel not in self._orbits:
-            dx, dy, dz = self._step
-            width, height, _ = around.grid
-            members: dict[int, None] = {}
-            for block in range(around.active):
-                x, y, z = block % width, block // width % height, block // (width * height)
-                members[addresses.locate(line + x * dx + y * dy + z * dz).channel] = None
-                if len(members) > _ORBIT:
-                    break
-            few = len(members) <= _ORBIT and len(members) * 2 <= addresses.channels
-            self._orbits[channel] = _Orbit(tuple(members), around.active / len(members)) if few else None
-        return self._orbits[channel]
+        found = self._orbits.get(channel)
+        if found is None:
+            members = tuple([(channel + offset) % self._channels for offset in self._offsets])
+            found = self._orbits[channel] = _Orbit(members, self._active / len(members))
+        return found
+
+
+def _orbit_offsets(spec: GpuSpec, around: Surroundings, step: Step | None) -> tuple[int, ...] | None:
+    """Channels, relative to a block's own, that the active blocks reach at one place of their program.
+
+    Known for accesses that move by whole channels from block to block where channels are not hashed; None where it is
+    not known or where the channels are many, so that they are about evenly loaded.
+    """
+    unit = 1 << max(AddressMap(spec).channel_bit - LINE_SHIFT, 0)
+    if step is None or not any(step) or spec.partition_hash or any(move % unit for move in step):
+        return None
+    width, height, _ = around.grid
+    offsets: set[int] = set()
+    for block in range(around.active):
+        x, y, z = block % width, block // width % height, block // (width * height)
+        offsets.add((x * step[0] + y * step[1] + z * step[2]) // unit % spec.channels)
+        if len(offsets) > _ORBIT or len(offsets) * 2 > spec.channels:
+            return None
+    return tuple(sorted(offsets))
 
 
 @dataclass(frozen=True, slots=True)
@@ -200,8 +212,8 @@ class Memory:
         # The L1 holds a lookup per bank and latency stage beside its miss queue; beyond that the load-store
         # unit waits.
         self._slack = spec.l1_latency * spec.l1_banks + spec.l1.miss_queue
-        self._default = _Meeting(spec, around.active, Access(1.0, 1.0, first=False))
-        self._meetings = {pc: _Meeting(spec, around.active, access) for pc, access in around.access.items()}
+        self._default = _Meeting(spec, around, Access(1.0, 1.0, first=False))
+        self._meetings = {pc: _Meeting(spec, around, access) for pc, access in around.access.items()}
         self._bank_cycles: dict[int, int] = {}
         self._queue: Burst | None = None
         self._first_out = spec.l1.miss_queue * self._default.send_cost
@@ -419,7 +431,7 @@ class Memory:
             service = opened
         share = service * meeting.channel_share / meeting.meeting
         self.traffic.dram_busy += share
-        orbit = meeting.orbit(line, channel, self._addresses, self.around)
+        orbit = meeting.orbit(channel)
         if orbit is not None:
             # The other cores' accesses at this place go to these few channels: each takes its part.
             channels, each = self._channels, service * orbit.cores / meeting.meeting

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from cascade_estimate.config import GpuSpec
 from cascade_estimate.decode import Instruction
@@ -12,8 +12,9 @@ from cascade_estimate.trace import KernelTrace
 
 _FULL_INSTRUCTIONS = 3000  # warp instructions up to which a core's whole share is executed
 _PART_INSTRUCTIONS = 2000  # warp instructions of the longer of two shortened shares, at first
-_MOST_INSTRUCTIONS = 24000  # the same, at most
-_SETTLED = 0.1  # relative change at which a longer share no longer matters
+_MOST_INSTRUCTIONS = 24000  # the same, at most; a share without a loop is executed whole up to here
+_SETTLED = 0.03  # relative change at which a longer share no longer matters
+_PROVEN = 10  # shares this many times longer than what is executed are executed twice, to see the change
 _DISTINCT_BLOCKS = 3  # blocks decoded in full; others of about the same length are represented by these
 _FOREIGN_LINES = 1048577  # moves a stand-in's private lines away from the original's
 
@@ -26,7 +27,7 @@ class CoreTime:
         cycles: from the first placement to the end of the last block.
         outcome: of what was executed.
         executed: share of the core's instructions that were executed.
-        spread: how much the parts that were carried on differed among themselves, 0 for none.
+        spread: relative change when twice as much was executed, 0 where that was not needed.
     """
 
     cycles: float
@@ -53,9 +54,14 @@ def core_time(
         return run.whole()
     limit = _PART_INSTRUCTIONS
     result = run.part(limit)
-    while result.executed < 1.0 and limit < _MOST_INSTRUCTIONS and result.spread > _SETTLED:
-        limit *= 3
-        result = run.part(limit)
+    # A share that is only a few times longer is not worth a second look: its loop is the greater part of it.
+    while run.total > _PROVEN * limit and limit < _MOST_INSTRUCTIONS:
+        limit *= 2
+        longer = run.part(limit)
+        change = abs(longer.cycles - result.cycles) / max(longer.cycles, 1.0)
+        result = replace(longer, spread=change)
+        if change <= _SETTLED:
+            break
     return result
 
 
@@ -121,19 +127,17 @@ class _Run:
             count = self.resident
         shares = self.shares[:count]
         wanted = sum(share.instructions for share in shares)
-        cycles, outcome, spread = (
-            self._shortened(shares, wanted, limit) if wanted > limit else self._plain(shares)
-        )
+        cycles, outcome = self._shortened(shares, wanted, limit) if wanted > limit else self._plain(shares)
         rest = self.total - wanted
         if rest > 0:
             cycles += _later_waves(outcome, self.resident, cycles, count) * count * rest / wanted
-        return CoreTime(cycles, outcome, min(outcome.issued / self.total, 1.0), spread)
+        return CoreTime(cycles, outcome, min(outcome.issued / self.total, 1.0), 0.0)
 
-    def _plain(self, shares: tuple[_Share, ...]) -> tuple[float, Outcome, float]:
+    def _plain(self, shares: tuple[_Share, ...]) -> tuple[float, Outcome]:
         outcome = self._simulate(shares, [self.trace.block(share.sampled) for share in shares])
-        return outcome.cycles, outcome, 0.0
+        return outcome.cycles, outcome
 
-    def _shortened(self, shares: tuple[_Share, ...], wanted: int, limit: int) -> tuple[float, Outcome, float]:
+    def _shortened(self, shares: tuple[_Share, ...], wanted: int, limit: int) -> tuple[float, Outcome]:
         loop = self.trace.loop
         if loop is None:
             return self._beginning(shares, wanted, limit)
@@ -146,8 +150,7 @@ class _Run:
         less, _ = self._iterations(shares, short)
         more, left_out = self._iterations(shares, long)
         pace = (more.cycles - less.cycles) / (long - short)
-        spread = abs(pace * long / more.cycles - 1.0) if more.cycles else 0.0
-        return more.cycles + max(pace, 0.0) * left_out, more, min(spread, 1.0) * left_out / loop.iterations
+        return more.cycles + max(pace, 0.0) * left_out, more
 
     def _iterations(self, shares: tuple[_Share, ...], keep: int) -> tuple[Outcome, float]:
         """Execute with `keep` iterations; the outcome, and how many iterations a warp leaves out on average."""
@@ -156,16 +159,15 @@ class _Run:
             parts
         )
 
-    def _beginning(self, shares: tuple[_Share, ...], wanted: int, limit: int) -> tuple[float, Outcome, float]:
+    def _beginning(self, shares: tuple[_Share, ...], wanted: int, limit: int) -> tuple[float, Outcome]:
         """Without a loop: the beginning of every warp, and the pace of its second half."""
         part = limit / wanted
         outcome = self._simulate(shares, [self.trace.block(share.sampled, part) for share in shares])
         marks = outcome.quarters
         if len(marks) < 3:
-            return outcome.cycles / part, outcome, 1.0
+            return outcome.cycles / part, outcome
         pace = (marks[2] - marks[0]) * 2.0  # time of as many instructions as were executed
-        spread = abs((marks[2] - marks[1]) - (marks[1] - marks[0])) / max(marks[2] - marks[0], 1.0)
-        return outcome.cycles + pace * (wanted / max(outcome.issued, 1) - 1.0), outcome, spread
+        return outcome.cycles + pace * (wanted / max(outcome.issued, 1) - 1.0), outcome
 
     def _simulate(self, shares: tuple[_Share, ...], blocks: list[list[list[Instruction]]]) -> Outcome:
         work = Work(blocks, [share.salt for share in shares], self.resident, self.spec.cores_per_cluster)

@@ -1,0 +1,312 @@
+"""Readers that stream the text of a trace and keep a sample of its blocks.
+
+Blocks to keep are chosen from the header's grid before the first is met, so memory is bounded by constants whatever
+the file's size, and nothing is read twice.
+"""
+
+from __future__ import annotations
+
+import lzma
+import re
+from array import array
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import partial
+from typing import BinaryIO, TypeAlias
+
+from cascade_estimate.errors import TraceFormatError
+from cascade_estimate.header import TraceHeader
+
+_CHUNK_BYTES = 1 << 18
+_COMPRESSED_BYTES = 1 << 16
+_BLOCK_LIMIT_BYTES = 4 << 20  # text kept of one block; a longer block is represented by its beginning
+_SAMPLE_LIMIT_BYTES = 24 << 20  # text kept of all blocks together
+_TAIL_BYTES = 64  # kept of blocks that are only counted, to see their end
+_COUNTED_BLOCKS = 1 << 20  # blocks whose sizes are remembered one by one
+
+Warps: TypeAlias = tuple[tuple[int, tuple[bytes, ...]], ...]
+"""Per warp its number and its instruction lines."""
+
+_COUNTS = re.compile(rb"\ninsts = (\d+)\n")
+
+
+@dataclass(frozen=True, slots=True)
+class SampledBlock:
+    """One block whose text was kept.
+
+    Attributes:
+        index: position in grid order (x fastest).
+        text: the block's text from a processed trace, empty for a raw one.
+        lines: per warp number its instruction lines, from a raw trace, where they were mixed.
+        whole: whether all of the block's text is here.
+        source: file name for messages.
+    """
+
+    index: int
+    text: bytes
+    lines: Warps
+    whole: bool
+    source: str
+
+    def warps(self) -> Warps:
+        """Per warp its number and instruction lines; a block that is not whole lacks its end.
+
+        Raises:
+            TraceFormatError: when the counts in the text and the lines disagree.
+        """
+        return self.lines or _split_warps(self.source, self.index, self.text, whole=self.whole)
+
+
+def planned_blocks(grid: tuple[int, int, int]) -> list[int]:
+    """Blocks to keep, most wanted first.
+
+    Blocks spread evenly over the grid stand for all; the neighbours of block 0 at distances 1, 2, 4, ...
+    along each dimension show how many blocks share what it touches.
+    """
+    total = grid[0] * grid[1] * grid[2]
+    wanted: dict[int, None] = {0: None}
+    for parts in (2, 4, 8, 16):
+        for part in range(parts + 1):
+            wanted[min(part * total // parts, total - 1)] = None
+        if parts == 4:
+            for stride, extent in ((1, grid[0]), (grid[0], grid[1]), (grid[0] * grid[1], grid[2])):
+                distance = 1
+                while distance < extent:
+                    wanted[distance * stride] = None
+                    distance *= 2
+    return list(wanted)
+
+
+def chunks_of(name: str, stream: BinaryIO, *, compressed: bool) -> Iterator[bytes]:
+    """Pieces of the uncompressed text.
+
+    Raises:
+        TraceFormatError: the compressed data is damaged or ends early.
+    """
+    return _xz_chunks(name, stream) if compressed else iter(partial(stream.read, _CHUNK_BYTES), b"")
+
+
+def _xz_chunks(name: str, stream: BinaryIO) -> Iterator[bytes]:
+    decoder = lzma.LZMADecompressor()
+    while True:
+        fresh = stream.read(_COMPRESSED_BYTES) if decoder.needs_input or decoder.eof else b""
+        if decoder.eof:
+            fresh = decoder.unused_data + fresh
+            if not fresh.strip(b"\0"):
+                return
+            decoder = lzma.LZMADecompressor()  # several streams in one file follow each other
+        elif decoder.needs_input and not fresh:
+            raise TraceFormatError(name, 0, "the xz data is damaged or cut (it ends before its end marker)")
+        try:
+            chunk = decoder.decompress(fresh, _CHUNK_BYTES)
+        except (lzma.LZMAError, EOFError) as error:
+            raise TraceFormatError(name, 0, f"the xz data is damaged or cut ({error})") from None
+        if chunk:
+            yield chunk
+
+
+class ProcessedReader:
+    """Cuts a processed trace into blocks as it streams by."""
+
+    _BEGIN = b"#BEGIN_TB"
+
+    def __init__(self, source: str, header: TraceHeader) -> None:
+        self._source, self._header = source, header
+        self._wanted = set(planned_blocks(header.grid))
+        self._sample: dict[int, SampledBlock] = {}
+        self._kept_bytes = 0
+        self._block_lines = array("l")
+        self._lines = 0
+        self._index = -1
+        self._pieces: list[bytes] = []
+        self._piece_bytes = 0
+        self._newlines = 0
+        self._keep = False
+        self._rest = b""
+        self._overhead: int | None = None
+
+    def feed(self, chunk: bytes) -> None:
+        """Take the next piece of the uncompressed text."""
+        text = self._rest + chunk
+        begin = self._BEGIN
+        # A marker may straddle two pieces: the last bytes wait for the next one.
+        last = len(text) - len(begin) + 1
+        start = place = 0
+        while True:
+            at = text.find(b"#", place, last)  # a single byte is found many times faster than the marker
+            if at < 0:
+                break
+            if not text.startswith(begin, at):
+                place = at + 1
+                continue
+            self._take(text, start, at)
+            self._close()
+            self._index += 1
+            self._keep = self._index in self._wanted and self._kept_bytes < _SAMPLE_LIMIT_BYTES
+            start = place = at + len(begin)
+        cut = max(last, start)
+        self._take(text, start, cut)
+        self._rest = text[cut:]
+
+    def _take(self, text: bytes, start: int, end: int) -> None:
+        if start >= end:
+            return
+        self._newlines += text.count(b"\n", start, end)
+        if self._index < 0:
+            return
+        if not self._keep:
+            self._pieces = [
+                (b"".join(self._pieces) + text[max(start, end - _TAIL_BYTES) : end])[-_TAIL_BYTES:]
+            ]
+            return
+        room = _BLOCK_LIMIT_BYTES - self._piece_bytes
+        if room > 0:
+            piece = text[start : min(end, start + room)]
+            self._pieces.append(piece)
+            self._piece_bytes += len(piece)
+
+    def _close(self) -> None:
+        if self._index < 0:
+            self._newlines = 0
+            self._pieces = []
+            return
+        text = b"".join(self._pieces)
+        kept = self._piece_bytes > 0
+        whole = kept and self._piece_bytes < _BLOCK_LIMIT_BYTES
+        if (whole or not kept) and b"#END_TB" not in text[-_TAIL_BYTES:]:
+            raise TraceFormatError(
+                self._source, 0, f"block {self._index} ends without #END_TB; the trace is cut or damaged"
+            )
+        if kept:
+            self._sample[self._index] = SampledBlock(self._index, text, (), whole, self._source)
+            self._kept_bytes += self._piece_bytes
+            if whole and self._overhead is None:
+                # The last block lacks the empty line that parts it from a next one, so the first block sets
+                # the rule.
+                self._overhead = self._newlines - sum(int(count) for count in _COUNTS.findall(text))
+        if len(self._block_lines) < _COUNTED_BLOCKS:
+            self._block_lines.append(self._newlines)
+        self._lines += self._newlines
+        self._newlines = 0
+        self._pieces = []
+        self._piece_bytes = 0
+
+    def finish(self) -> tuple[dict[int, SampledBlock], array[int], int]:
+        self._take(self._rest, 0, len(self._rest))
+        self._close()
+        found = self._index + 1
+        if found != self._header.blocks:
+            raise TraceFormatError(
+                self._source,
+                0,
+                f"the header's grid has {self._header.blocks} blocks, the trace holds {found}; is it cut?",
+            )
+        overhead = self._overhead or 0
+        counted = array("l", (max(lines - overhead, 0) for lines in self._block_lines))
+        if counted and found > 1:
+            last = self._sample.get(found - 1)
+            if last is not None and last.whole:
+                counted[-1] = sum(int(count) for count in _COUNTS.findall(last.text))
+        return (
+            self._sample,
+            counted,
+            sum(counted) if len(counted) == found else max(self._lines - overhead * found, 0),
+        )
+
+
+def _split_warps(source: str, index: int, text: bytes, *, whole: bool) -> Warps:
+    """Split a block's text into warps, checking the counts that the processing tool wrote."""
+    end = text.find(b"#END_TB")
+    body = text if end < 0 else text[:end]
+    found: list[tuple[int, tuple[bytes, ...]]] = []
+    parts = body.split(b"\nwarp = ")
+    for position, part in enumerate(parts[1:], 1):
+        number, _, rest = part.partition(b"\n")
+        announced, _, rest = rest.partition(b"\n")
+        if (
+            not number.strip().isdigit()
+            or not announced.startswith(b"insts = ")
+            or not announced[8:].strip().isdigit()
+        ):
+            if not whole and position == len(parts) - 1:
+                break  # the text was cut at the limit
+            raise TraceFormatError(
+                source,
+                0,
+                f"block {index}, warp {number[:20].decode(errors='replace')}: the line 'insts = <n>' is missing",
+            )
+        lines = rest.rstrip(b"\n").split(b"\n") if rest.strip() else []
+        expected = int(announced[8:])
+        if not whole and position == len(parts) - 1 and len(lines) <= expected:
+            lines = lines[:-1]  # maybe cut inside the last line
+        elif len(lines) != expected:
+            raise TraceFormatError(
+                source,
+                0,
+                f"block {index}, warp {int(number)}: {expected} instructions announced, {len(lines)} found",
+            )
+        found.append((int(number), tuple(lines)))
+    if not found:
+        raise TraceFormatError(source, 0, f"block {index} holds no warp")
+    return tuple(found)
+
+
+class RawReader:
+    """Collects the lines of wanted blocks from a raw trace, where all warps are mixed."""
+
+    def __init__(self, source: str, header: TraceHeader) -> None:
+        self._source, self._header = source, header
+        grid = header.grid
+        self._of_prefix: dict[bytes, int] = {}
+        for index in planned_blocks(grid):
+            x, y, z = index % grid[0], index // grid[0] % grid[1], index // (grid[0] * grid[1])
+            self._of_prefix[b"%d %d %d" % (x, y, z)] = index
+        alternatives = b"|".join(sorted(self._of_prefix))
+        self._line = re.compile(rb"^(" + alternatives + rb") (\d+) (.*)$", re.MULTILINE)
+        self._warps: dict[int, dict[int, list[bytes]]] = {}
+        self._kept_bytes = 0
+        self._instructions = 0
+        self._rest = b""
+        self._cluster = header.tracer_version >= 6
+
+    def feed(self, chunk: bytes) -> None:
+        text = self._rest + chunk
+        cut = text.rfind(b"\n") + 1
+        self._rest = text[cut:]
+        text = text[:cut]
+        self._instructions += len(re.findall(rb"^\d", text, re.MULTILINE))
+        if self._kept_bytes > _SAMPLE_LIMIT_BYTES:
+            return
+        for prefix, warp, line in self._line.findall(text):
+            rest = line.split(b" ", 7)[7] if self._cluster else line
+            self._warps.setdefault(self._of_prefix[prefix], {}).setdefault(int(warp), []).append(rest)
+            self._kept_bytes += len(rest)
+
+    def finish(self) -> tuple[dict[int, SampledBlock], array[int], int]:
+        if self._rest.strip():
+            raise TraceFormatError(
+                self._source, 0, f"the last line is cut: {self._rest[-60:].decode(errors='replace')!r}"
+            )
+        if not self._warps:
+            raise TraceFormatError(
+                self._source, 0, "no instruction of the sampled blocks is in the trace; is it cut?"
+            )
+        sample = {
+            index: SampledBlock(
+                index,
+                b"",
+                tuple((warp, tuple(lines)) for warp, lines in sorted(warps.items())),
+                True,
+                self._source,
+            )
+            for index, warps in sorted(self._warps.items())
+        }
+        for index, block in sample.items():
+            for warp, lines in block.lines:
+                if b" EXIT " not in lines[-1]:
+                    raise TraceFormatError(
+                        self._source,
+                        0,
+                        f"block {index}, warp {warp} does not end with EXIT; is the trace cut?",
+                    )
+        return sample, array("l"), self._instructions
