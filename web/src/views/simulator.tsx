@@ -29,6 +29,13 @@ export function SimulatorView() {
       </PageHead>
       {loading && <Loading what="traces" />}
       {error !== null && data === null && <ErrorNote error={error} retry={reload} />}
+      {data !== null && !data.traces.some((trace) => trace.hasStepTimeline) && (
+        <Banner tone="info" title="No trace has step timing yet" testid="no-step-timing">
+          <p>
+            A scenario needs a ready trace with <code>corrected_timeline.json</code> and <code>kernel_mapping.json</code>, as the profiler writes them. See <a href="/traces">Traces</a>.
+          </p>
+        </Banner>
+      )}
       {data !== null && <Simulator traces={data.traces} configs={data.configs} />}
     </>
   );
