@@ -71,8 +71,14 @@ async def connect(settings: NatsSettings, *, name: str) -> Client:
                 reconnected_cb=on_reconnect,
             )
     except (NatsError, OSError, TimeoutError) as error:
+        where, reason = _without_secrets(settings.nats_url), _reason(problems, error)
+        if "authorization" in reason.lower():
+            raise LogUnavailable(
+                f"NATS at {where} refuses the login of {name} ({reason}). Check CASCADE_NATS_USER and "
+                "CASCADE_NATS_PASSWORD, or the user and password in CASCADE_NATS_URL."
+            ) from error
         raise LogUnavailable(
-            f"NATS at {_without_secrets(settings.nats_url)} cannot be reached ({_reason(problems, error)}). "
+            f"NATS at {where} cannot be reached ({reason}). "
             "Start it, or set CASCADE_NATS_URL; `cascade doctor` tells more."
         ) from error
     opened.append(client)

@@ -1,7 +1,7 @@
 """Bucket on any S3 store, by aiobotocore. Thin: it translates types and errors, and follows every listing page."""
 
 from collections.abc import AsyncIterator, Sequence
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from typing import Any
 
 import aiohttp
@@ -20,6 +20,7 @@ DELETE_BATCH = 1000
 # A body that ends early shows as a client error of the transport below.
 _BROKEN = (BotoCoreError, aiohttp.ClientError, OSError, TimeoutError)
 _GONE = frozenset({"NoSuchKey", "404", "NotFound", "NoSuchBucket"})
+_BEYOND_THE_END = frozenset({"InvalidRange", "416"})
 
 
 @asynccontextmanager
@@ -89,13 +90,15 @@ class S3Bucket:
             token = {"ContinuationToken": page["NextContinuationToken"]}
 
     async def get(self, key: str, *, start: int = 0, end: int | None = None) -> bytes:
-        """The object's bytes in [start, end)."""
+        """The object's bytes in [start, end). Nothing where the object ends before `start`."""
         if end is not None and end <= start:
             return b""
         extra = (
             {} if start == 0 and end is None else {"Range": f"bytes={start}-{'' if end is None else end - 1}"}
         )
-        reply = await self._call("get_object", Bucket=self.name, Key=key, **extra)
+        reply = await self._opened(key, extra)
+        if reply is None:
+            return b""
         try:
             async with reply["Body"] as body:
                 return bytes(await body.read())
@@ -105,7 +108,9 @@ class S3Bucket:
     async def stream(self, key: str, *, start: int = 0, chunk: int = 1 << 18) -> AsyncIterator[bytes]:
         """The object's bytes in pieces of up to `chunk`."""
         extra = {"Range": f"bytes={start}-"} if start else {}
-        reply = await self._call("get_object", Bucket=self.name, Key=key, **extra)
+        reply = await self._opened(key, extra)
+        if reply is None:
+            return
         try:
             async with reply["Body"] as body:
                 while piece := await body.read(chunk):
@@ -156,7 +161,9 @@ class S3Bucket:
             )
         except BaseException:
             if upload is not None:
-                await self._call("abort_multipart_upload", Bucket=self.name, Key=key, UploadId=upload)
+                # A store that cannot be reached keeps the parts; what went wrong first is what the caller hears.
+                with suppress(BucketUnavailable, NotFound):
+                    await self._call("abort_multipart_upload", Bucket=self.name, Key=key, UploadId=upload)
             raise
         return ObjectInfo(key, size, reply["ETag"].strip('"'))
 
@@ -164,7 +171,14 @@ class S3Bucket:
         """Remove objects, a thousand a call."""
         for start in range(0, len(keys), DELETE_BATCH):
             objects = [{"Key": key} for key in keys[start : start + DELETE_BATCH]]
-            await self._call("delete_objects", Bucket=self.name, Delete={"Objects": objects, "Quiet": True})
+            reply = await self._call(
+                "delete_objects", Bucket=self.name, Delete={"Objects": objects, "Quiet": True}
+            )
+            for problem in reply.get("Errors", []):
+                if problem.get("Code") not in _GONE:
+                    raise BucketUnavailable(
+                        f"S3 did not remove {problem.get('Key')}: {problem.get('Code')} {problem.get('Message')}"
+                    )
 
     async def ensure(self) -> None:
         """Create the bucket if it is not there."""
@@ -179,6 +193,19 @@ class S3Bucket:
                     "BucketAlreadyExists",
                 }:
                     raise BucketUnavailable(f"the bucket {self.name} cannot be created: {error}") from error
+
+    async def _opened(self, key: str, extra: dict[str, str]) -> Any:
+        """The reply to a read; None where it starts behind the object's end, which an empty object always does."""
+        try:
+            return await self._call("get_object", Bucket=self.name, Key=key, **extra)
+        except BucketUnavailable as error:
+            cause = error.__cause__
+            if (
+                isinstance(cause, ClientError)
+                and str(cause.response.get("Error", {}).get("Code")) in _BEYOND_THE_END
+            ):
+                return None
+            raise
 
     async def _start_upload(self, key: str, content_type: str | None) -> str:
         extra = {"ContentType": content_type} if content_type else {}

@@ -1,0 +1,102 @@
+"""Settings, the end of a process with wrong ones, and how a service process runs and ends."""
+
+import asyncio
+import os
+import signal
+
+import pytest
+from cascade_core import lifecycle
+from cascade_core.errors import CascadeError, LogUnavailable, NotFound, Refused, Unavailable
+from cascade_core.settings import BucketSettings, NatsSettings, TelemetrySettings, load
+
+
+def test_defaults_hold_and_the_environment_overrules_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CASCADE_NATS_REPLICAS", "3")
+    monkeypatch.setenv("CASCADE_NATS_URL", "")
+    settings = load(NatsSettings)
+    assert (settings.nats_replicas, settings.nats_url) == (3, "nats://127.0.0.1:4222")
+
+
+def test_a_wrong_setting_ends_the_process_with_its_name_and_without_its_value(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("CASCADE_NATS_REPLICAS", "many")
+    with pytest.raises(SystemExit) as ended:
+        load(NatsSettings)
+    assert ended.value.code == 2
+    lines = capsys.readouterr().err.split("\n")
+    assert lines[0].startswith("CASCADE_NATS_REPLICAS: ")
+    assert "many" not in lines[0]
+
+
+def test_secrets_are_not_printed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CASCADE_S3_SECRET_KEY", "hunter2")
+    monkeypatch.setenv("CASCADE_NATS_PASSWORD", "hunter2")
+    assert "hunter2" not in repr(load(BucketSettings))
+    assert "hunter2" not in repr(load(NatsSettings))
+
+
+@pytest.mark.parametrize("group", [NatsSettings, BucketSettings, TelemetrySettings])
+def test_every_setting_says_what_it_is(
+    group: type[NatsSettings | BucketSettings | TelemetrySettings],
+) -> None:
+    assert all(field.description for field in group.model_fields.values())
+
+
+def test_error_families_answer_what_to_do() -> None:
+    assert (Refused("no").status, Refused("no", status=409).status, NotFound("gone").status) == (
+        422,
+        409,
+        404,
+    )
+    assert issubclass(NotFound, Refused)
+    assert issubclass(LogUnavailable, Unavailable)
+    assert Refused("why").detail == "why"
+    assert issubclass(Unavailable, CascadeError)
+
+
+def test_a_service_ends_with_code_0_when_it_is_told_to_stop() -> None:
+    async def main(stop: asyncio.Event) -> None:
+        asyncio.get_running_loop().call_soon(os.kill, os.getpid(), signal.SIGTERM)
+        await stop.wait()
+
+    assert lifecycle.run(main, service="test") == 0
+
+
+def test_an_error_of_ours_ends_a_service_with_code_1() -> None:
+    async def failing() -> None:
+        raise LogUnavailable("gone")
+
+    async def main(stop: asyncio.Event) -> None:
+        await lifecycle.until_stopped(stop, failing())
+
+    assert lifecycle.run(main, service="test") == 1
+
+
+def test_a_bug_ends_a_service_loudly() -> None:
+    async def failing() -> None:
+        raise ZeroDivisionError
+
+    async def main(stop: asyncio.Event) -> None:
+        await lifecycle.until_stopped(stop, failing())
+
+    with pytest.raises(BaseExceptionGroup):
+        lifecycle.run(main, service="test")
+
+
+async def test_tasks_are_cancelled_when_the_service_stops() -> None:
+    stop = asyncio.Event()
+    ended: list[str] = []
+
+    async def working() -> None:
+        try:
+            await asyncio.Event().wait()
+        finally:
+            ended.append("worked")
+
+    running = asyncio.create_task(lifecycle.until_stopped(stop, working(), working()))
+    await asyncio.sleep(0)
+    stop.set()
+    async with asyncio.timeout(5):
+        await running
+    assert ended == ["worked", "worked"]
