@@ -22,6 +22,7 @@ _COMPRESSED_BYTES = 1 << 16
 _BLOCK_LIMIT_BYTES = 4 << 20  # text kept of one block; a longer block is represented by its beginning
 _SAMPLE_LIMIT_BYTES = 24 << 20  # text kept of all blocks together
 _TAIL_BYTES = 64  # kept of blocks that are only counted, to see their end
+_LENGTHS = 1 << 14  # block lengths whose number of lines is remembered
 _COUNTED_BLOCKS = 1 << 20  # blocks whose sizes are remembered one by one
 
 Warps: TypeAlias = tuple[tuple[int, tuple[bytes, ...]], ...]
@@ -122,6 +123,8 @@ class ProcessedReader:
         self._piece_bytes = 0
         self._newlines = 0
         self._keep = False
+        # Blocks of one kernel that are equally long have equally many lines, so each length is counted once.
+        self._lines_of: dict[int, int] = {}
         self._rest = b""
         self._overhead: int | None = None
 
@@ -139,7 +142,7 @@ class ProcessedReader:
             if not text.startswith(begin, at):
                 place = at + 1
                 continue
-            self._take(text, start, at)
+            self._take(text, start, at, whole=start > 0)
             self._close()
             self._index += 1
             self._keep = self._index in self._wanted and self._kept_bytes < _SAMPLE_LIMIT_BYTES
@@ -148,10 +151,15 @@ class ProcessedReader:
         self._take(text, start, cut)
         self._rest = text[cut:]
 
-    def _take(self, text: bytes, start: int, end: int) -> None:
+    def _take(self, text: bytes, start: int, end: int, *, whole: bool = False) -> None:
         if start >= end:
             return
-        self._newlines += text.count(b"\n", start, end)
+        lines = self._lines_of.get(end - start) if whole else None
+        if lines is None:
+            lines = text.count(b"\n", start, end)
+            if whole and len(self._lines_of) < _LENGTHS:
+                self._lines_of[end - start] = lines
+        self._newlines += lines
         if self._index < 0:
             return
         if not self._keep:

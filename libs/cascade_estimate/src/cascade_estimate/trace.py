@@ -18,6 +18,7 @@ from cascade_estimate.loops import Loop, main_loop, shortened
 from cascade_estimate.readers import ProcessedReader, RawReader, SampledBlock, Warps, chunks_of
 from cascade_estimate.sharing import BlockAccesses, block_accesses
 
+_SMALL_BLOCK = 1500  # instructions of a block that is surely executed whole
 _HEADER_LIMIT_BYTES = 1 << 16  # a kernel name of several thousand characters is the longest thing in a header
 
 
@@ -95,9 +96,12 @@ class KernelTrace:
         picked = (
             sorted({place * last // max(warps - 1, 1) for place in range(warps)}) if warps <= last else None
         )
-        accesses = self.decoder.accesses(
-            every if picked is None else [every[place] for place in picked], index, most
-        )
+        if picked is None and sum(len(lines) for _, lines in every) <= _SMALL_BLOCK:
+            # The whole block will be executed anyway, so it is decoded once.
+            accesses = [[one for one in warp if one.line >= 0][:most] for warp in self.block(index)]
+        else:
+            some = every if picked is None else [every[place] for place in picked]
+            accesses = self.decoder.accesses(some, index, most)
         text = self.sample[index].text
         total = text.count(b" 0x") if text else sum(b" 0x" in line for _, lines in every for line in lines)
         numbers = range(len(every)) if picked is None else picked
