@@ -35,10 +35,15 @@ class ApiSettings(NatsSettings, BucketSettings, TelemetrySettings):
         description="How long an ended sim's log stays in the stream before it is archived. [s]",
     )
     openai_wait_s: float = Field(
-        default=600.0,
+        default=3600.0,
         gt=0,
         le=86_400,
         description="How long a scenario or completion waits for its simulation. [s]",
+    )
+    tokenizer_dir: Path = Field(
+        default=Path("~/.cache/huggingface/hub"),
+        description="Local tokenizers, in a directory a model or in the layout of Hugging Face's cache. "
+        "Nothing is downloaded.",
     )
 
     @model_validator(mode="after")
