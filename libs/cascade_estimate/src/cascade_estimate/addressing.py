@@ -39,8 +39,8 @@ class AddressMap:
         self._slices = spec.slices_per_channel
         self._hash = spec.partition_hash
         self._slice_width = (spec.channels - 1).bit_length() + (spec.slices_per_channel - 1).bit_length()
-        # Line-number bits that are the lowest bank bits: below the channel bit as they are, above it after the
-        # channel was taken out.
+        # Line-number bits that are the lowest bank bits: below the channel bit as they are, above it after
+        # the channel was taken out.
         picks = [bit for bit, letter in enumerate(bits) if letter in "Bb"][
             : (spec.slices_per_channel - 1).bit_length()
         ]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from math import ceil, floor
 
 from cascade_estimate.config import GpuSpec
 from cascade_estimate.header import TraceHeader
@@ -20,6 +21,7 @@ MODEL_VERSION = "1"
 
 _PROGRAM = 600  # instructions in which the first accesses are looked for
 _WITNESS_WARPS = 3  # warps per block that are compared
+_REGION_ACCESSES = 512  # accesses per warp of the first and last block that show which lines a kernel touches
 _WITNESS_ACCESSES = 16  # accesses per warp that are compared between blocks
 
 
@@ -99,8 +101,8 @@ def estimate_kernel(trace: KernelTrace, spec: GpuSpec, warm: WarmL2 | None = Non
         )
     return KernelEstimate(
         cycles=round(net) + spec.launch_latency,
-        low=round(low) + spec.launch_latency,
-        high=round(high) + spec.launch_latency,
+        low=floor(low) + spec.launch_latency,
+        high=ceil(high) + spec.launch_latency,
         bottleneck=_bottleneck(terms, net, spec),
         terms=terms,
         instructions=round(trace.instructions * lanes),
@@ -149,15 +151,16 @@ def _touched(own: BlockAccesses, access: dict[int, Access], blocks: int) -> tupl
 def l2_after(trace: KernelTrace, warm: WarmL2 | None = None) -> WarmL2:
     """What L2 holds after the kernel, for the estimate of the next one.
 
-    Ranges of lines per static instruction, from the extremes of the sampled blocks; how densely they are touched
-    follows from block 0.
+    Ranges of lines per static instruction, from the extremes of the sampled blocks; how densely they are
+    touched follows from block 0.
     """
     accesses = _witnesses(trace)
     access = analyse(trace.header.grid, accesses, frozenset())
     lines = sum(_touched(accesses[0], access, trace.header.blocks))
     ends: dict[int, tuple[int, int]] = {}
-    last = trace.accesses_of(trace.header.blocks - 1, _WITNESS_ACCESSES, _WITNESS_WARPS)
-    for block in (*trace.witnesses.values(), *((last,) if last else ())):
+    both_ends = (0, trace.header.blocks - 1)
+    extremes = [trace.accesses_of(index, _REGION_ACCESSES, trace.header.warps) for index in both_ends]
+    for block in (*accesses.values(), *(found for found in extremes if found is not None)):
         for pc, found in block.by_pc.items():
             low, high = ends.get(pc, (min(found), max(found)))
             ends[pc] = min(low, *found), max(high, *found)

@@ -12,11 +12,11 @@ from dataclasses import dataclass
 from math import exp
 
 # Quantiles 0.1 and 0.9 of log(simulated / estimated) / difficulty over the measured kernels.
-LOW_QUANTILE = -0.80
-HIGH_QUANTILE = 2.10
-_BASE = 0.02
-_LOADED = 0.15
-_MEETING = 0.25
+LOW_QUANTILE = -0.74
+HIGH_QUANTILE = 2.18
+_BASE = 0.01
+_LOADED = 0.2
+_MEETING = 0.4
 _EXTRAPOLATED = 0.05
 
 

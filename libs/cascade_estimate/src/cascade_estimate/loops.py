@@ -1,6 +1,8 @@
-"""Shortening long programs at their main loop, so that prologue, a few iterations and epilogue stand for the whole.
+"""Shortening long programs at their main loop, so that prologue, a few iterations and epilogue stand for the
+whole.
 
-Two shortened programs of different length give the time of one iteration, and with it the time of those left out.
+Two shortened programs of different length give the time of one iteration, and with it the time of those left
+out.
 """
 
 from __future__ import annotations
@@ -14,7 +16,8 @@ _FINE_ITERATIONS = 64  # more iterations than this only split the same loop furt
 
 @dataclass(frozen=True, slots=True)
 class Loop:
-    """The main loop of a program: the text (program counter and blank) with which its first instruction's lines begin.
+    """The main loop of a program: the text (program counter and blank) with which its first instruction's
+    lines begin.
 
     Attributes:
         head: that text.

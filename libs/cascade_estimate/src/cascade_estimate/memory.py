@@ -24,8 +24,9 @@ from cascade_estimate.sharing import Access, Step
 _REQUEST = 2
 _RESPONSE = 2
 _FILL = 6
-# Cores that meet in a line request its sectors one after the other. As far as they do so in step, each sector keeps
-# its slice waiting for DRAM; otherwise the first core has asked for all of them before the others come.
+# Cores that meet in a line request its sectors one after the other. As far as they do so in step, each
+# sector keeps its slice waiting for DRAM; otherwise the first core has asked for all of them before the
+# others come.
 _CROWD = 16.0  # cores that meet, from which on they keep each other in step; all of them do at twice as many
 _IN_STEP = 0.7  # in a program's first accesses
 _OUT_OF_STEP = 0.15  # later
@@ -134,8 +135,8 @@ class _Meeting:
 def _orbit_offsets(spec: GpuSpec, around: Surroundings, step: Step | None) -> tuple[int, ...] | None:
     """Channels, relative to a block's own, that the active blocks reach at one place of their program.
 
-    Known for accesses that move by whole channels from block to block where channels are not hashed; None where it is
-    not known or where the channels are many, so that they are about evenly loaded.
+    Known for accesses that move by whole channels from block to block where channels are not hashed; None
+    where it is not known or where the channels are many, so that they are about evenly loaded.
     """
     unit = 1 << max(AddressMap(spec).channel_bit - LINE_SHIFT, 0)
     if step is None or not any(step) or spec.partition_hash or any(move % unit for move in step):
@@ -170,11 +171,12 @@ class _Line:
 
 @dataclass(slots=True, eq=False)
 class Burst:
-    """L1 misses that queue behind each other: the time at which the last of them leaves, which later ones move on.
+    """L1 misses that queue behind each other: the time at which the last of them leaves, which later ones
+    move on.
 
-    Each cycle the L1 offers its banks in order a place in the miss queue, so the last bank's misses leave when those
-    of the other banks are gone, whoever came first: warps whose loads queue together get their data together.
-    `share` is the part of the queue that is ahead of a load for that reason.
+    Each cycle the L1 offers its banks in order a place in the miss queue, so the last bank's misses leave
+    when those of the other banks are gone, whoever came first: warps whose loads queue together get their
+    data together. `share` is the part of the queue that is ahead of a load for that reason.
     """
 
     end: float
@@ -387,7 +389,8 @@ class Memory:
         hold = busy * meeting.meeting
         turns = (meeting.meeting - 1.0) * (sectors - 0.5) * self._l2_cycle * weight
         if miss and meeting.crowded:
-            # More requesters than an MSHR entry merges: for each sector the slice's queue waits for DRAM to answer.
+            # More requesters than an MSHR entry merges: for each sector the slice's queue waits for DRAM to
+            # answer.
             blocked = self._dram_access * meeting.crowd * (1.0 + meeting.in_step * (sectors - 1))
             hold += blocked
             turns += blocked - self._dram_access
@@ -399,7 +402,8 @@ class Memory:
         if own > start:
             start = own
         self._slices[where.slice] = start + hold
-        # The slice serves those who meet in turn, a sector each, so on average only half a turn is left after this one.
+        # The slice serves those who meet in turn, a sector each, so on average only half a turn is left
+        # after this one.
         done = start + busy + turns
         if miss:
             traffic.l2_misses += sectors
@@ -447,8 +451,8 @@ class Memory:
         self._pool_dram = pool + share
         begin = self._channels[channel]
         if begin < pool:
-            # Requests fall on channels by chance: of a backlog of n requests each, the longest of the few queues in
-            # which a warp waits holds about the square root of n more.
+            # Requests fall on channels by chance: of a backlog of n requests each, the longest of the few
+            # queues in which a warp waits holds about the square root of n more.
             begin = pool + ((pool - when) * service) ** 0.5
         self._channels[channel] = begin + service
         done = begin + service + self._dram_access

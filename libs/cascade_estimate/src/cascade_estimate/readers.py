@@ -1,7 +1,7 @@
 """Readers that stream the text of a trace and keep a sample of its blocks.
 
-Blocks to keep are chosen from the header's grid before the first is met, so memory is bounded by constants whatever
-the file's size, and nothing is read twice.
+Blocks to keep are chosen from the header's grid before the first is met, so memory is bounded by constants
+whatever the file's size, and nothing is read twice.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Kernel traces, read once as a stream: the header, the size of every block, and a sample of blocks.
 
-Two text forms exist: the tracer's raw `.trace`, where lines of all warps are mixed, and the processed `.traceg`,
-where blocks follow each other. Both may be compressed (`.xz`).
+Two text forms exist: the tracer's raw `.trace`, where lines of all warps are mixed, and the processed
+`.traceg`, where blocks follow each other. Both may be compressed (`.xz`).
 """
 
 from __future__ import annotations
