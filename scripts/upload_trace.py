@@ -8,14 +8,13 @@ CASCADE_S3_ACCESS_KEY and CASCADE_S3_SECRET_KEY, requests are unsigned.
 
 import argparse
 import asyncio
-import json
 import os
 import sys
 from collections.abc import Sequence
 from pathlib import Path
 
 from cascade_client.object_store import UploadError
-from cascade_client.upload import JsonValue, UploadedFile, UploadReport, upload_trace
+from cascade_client.upload import UploadedFile, UploadReport, parse_meta, upload_trace
 from rich.console import Console
 from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TransferSpeedColumn
 
@@ -86,22 +85,6 @@ def parse_arguments(arguments: Sequence[str]) -> argparse.Namespace:
     except ValueError as error:
         parser.error(str(error))
     return given
-
-
-def parse_meta(text: str) -> tuple[str, JsonValue]:
-    """One KEY=VALUE. Raises ValueError with a sentence for the user."""
-    key, equals, value = text.partition("=")
-    if not key or not equals:
-        raise ValueError(f"{text!r} is not KEY=VALUE, such as trace_gpu_arch=sm_80")
-    if key in ("files", "status"):
-        raise ValueError(f"{key!r} is written by the upload itself; for the status use --status")
-    if value.startswith(("[", "{")):
-        try:
-            parsed: JsonValue = json.loads(value)
-        except ValueError as error:
-            raise ValueError(f"the value of {key} looks like JSON but is not: {error}") from error
-        return key, parsed
-    return key, value
 
 
 async def upload(given: argparse.Namespace) -> UploadReport:

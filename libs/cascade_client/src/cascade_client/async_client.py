@@ -276,9 +276,12 @@ class AsyncCascadeClient:
                 raise problem
             await self._sleep(wait_s)
 
-    async def save(self, download: Download, target: Path) -> int:
+    async def save(
+        self, download: Download, target: Path, *, written: Callable[[int], None] | None = None
+    ) -> int:
         """Stream a download to `target`, which appears only when it is complete; its size. [bytes]
 
+        written: hears how many bytes are there; fewer again where the download had to start anew.
         Raises ClientError, OSError.
         """
         draft = Draft(target)
@@ -287,9 +290,13 @@ class AsyncCascadeClient:
             while True:
                 try:
                     await asyncio.to_thread(draft.open)
+                    size_bytes = 0
                     async with self._streamed(download) as pieces:
                         async for piece in pieces:
                             await asyncio.to_thread(draft.write, piece)
+                            size_bytes += len(piece)
+                            if written is not None:
+                                written(size_bytes)
                     return await asyncio.to_thread(draft.finish)
                 except ClientError as error:
                     failures += 1

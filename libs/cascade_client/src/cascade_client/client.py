@@ -276,9 +276,10 @@ class CascadeClient:
                 raise problem
             self._sleep(wait_s)
 
-    def save(self, download: Download, target: Path) -> int:
+    def save(self, download: Download, target: Path, *, written: Callable[[int], None] | None = None) -> int:
         """Stream a download to `target`, which appears only when it is complete; its size. [bytes]
 
+        written: hears how many bytes are there; fewer again where the download had to start anew.
         Raises ClientError, OSError.
         """
         draft = Draft(target)
@@ -287,9 +288,13 @@ class CascadeClient:
             while True:
                 try:
                     draft.open()
+                    size_bytes = 0
                     with self._streamed(download) as pieces:
                         for piece in pieces:
                             draft.write(piece)
+                            size_bytes += len(piece)
+                            if written is not None:
+                                written(size_bytes)
                     return draft.finish()
                 except ClientError as error:
                     failures += 1

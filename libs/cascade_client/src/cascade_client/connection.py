@@ -15,8 +15,6 @@ TIMEOUT_S: Final = 30.0
 CONNECT_TIMEOUT_S: Final = 10.0
 SILENCE_S: Final = 45.0
 """The app sends a comment after 15 quiet seconds, so a stream silent for longer is dead. [s]"""
-FRESH_S: Final = 5.0
-"""A run that ended less than this ago may still have its last kernels on the way. [s]"""
 
 
 class InvalidUrl(ClientError):

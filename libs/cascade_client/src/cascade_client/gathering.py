@@ -11,7 +11,6 @@ from typing import Any, Final, TypeAlias
 
 from cascade_client import calls
 from cascade_client.calls import Call
-from cascade_client.connection import FRESH_S
 from cascade_client.errors import NotFound
 from cascade_client.failures import explains, has_cause
 from cascade_client.progress import TERMINAL_SIM_STATES
@@ -24,6 +23,8 @@ MOST_SEARCHED_LOGS: Final = 8
 """Whole logs that one report reads for causes; beyond that the sims' own errors must do."""
 MOST_FOUND_LINES: Final = 5
 MOST_READS: Final = 10
+FRESH_S: Final = 5.0
+"""A run that ended less than this ago may still have its last kernels on the way. [s]"""
 _PAUSE_S: Final = 0.3
 
 

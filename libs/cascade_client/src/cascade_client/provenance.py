@@ -75,13 +75,12 @@ def statements_of(
             f"{_of(estimated, run)} estimated: the analytical model predicted these cycles from the trace and the "
             "GPU config. No simulator ran.",
         )
-    for sim in run.sims:
-        if sim.log_clock_mhz is not None:
-            say(
-                "clock",
-                f"{sim.gpu_config} replica {sim.replica}: its log states a core clock of {sim.log_clock_mhz:g} MHz, "
-                "which is not the config's. Times follow the config's clock.",
-            )
+    for clock, configs in _other_clocks(run).items():
+        say(
+            "clock",
+            f"The logs of {', '.join(configs)} state a core clock of {clock:g} MHz, which is not the config's. Times "
+            "follow the config's clock.",
+        )
     if overlapping := sum(kernel.since_last_completion for kernel in kernels):
         say(
             "overlap",
@@ -140,6 +139,17 @@ def stand_in_signs(run: RunDetail, trace: TraceDetail | None, kernel_names: Coll
     if names and names <= RECORDED_BABELSTREAM_KERNELS and (foreign or not own):
         signs.append("its kernels are BabelStream's")
     return signs
+
+
+def _other_clocks(run: RunDetail) -> dict[float, list[str]]:
+    """Configs by the clock that their logs state, where it is not theirs. [MHz]"""
+    found: dict[float, list[str]] = {}
+    for sim in run.sims:
+        if sim.log_clock_mhz is not None:
+            configs = found.setdefault(sim.log_clock_mhz, [])
+            if sim.gpu_config not in configs:
+                configs.append(sim.gpu_config)
+    return found
 
 
 def _counts_disagree(sim: SimSummary) -> bool:

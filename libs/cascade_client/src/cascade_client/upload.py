@@ -23,6 +23,7 @@ __all__ = [
     "UploadProgress",
     "UploadReport",
     "UploadedFile",
+    "parse_meta",
     "upload_trace",
 ]
 
@@ -87,6 +88,22 @@ class _LocalFile:
     path: str
     size_bytes: int
     modified_ns: int
+
+
+def parse_meta(text: str) -> tuple[str, JsonValue]:
+    """One KEY=VALUE. Raises ValueError with a sentence for the user."""
+    key, equals, value = text.partition("=")
+    if not key or not equals:
+        raise ValueError(f"{text!r} is not KEY=VALUE, such as trace_gpu_arch=sm_80")
+    if key in ("files", "status"):
+        raise ValueError(f"{key!r} is written by the upload itself; for the status use --status")
+    if value.startswith(("[", "{")):
+        try:
+            parsed: JsonValue = json.loads(value)
+        except ValueError as error:
+            raise ValueError(f"the value of {key} looks like JSON but is not: {error}") from error
+        return key, parsed
+    return key, value
 
 
 async def upload_trace(
