@@ -14,13 +14,15 @@ from fastapi import FastAPI
 
 from cascade_api import archiver, openapi, problems, web
 from cascade_api.auth import TokenCheck
+from cascade_api.directory import SimDirectory
 from cascade_api.estimates.store import EstimateStore
 from cascade_api.gateway import Gateway
 from cascade_api.live.hub import Hub
 from cascade_api.read_models import database
 from cascade_api.read_models.gate import ProjectionGate
-from cascade_api.read_models.projector import Projector
+from cascade_api.read_models.projector import PROJECTED, Projector
 from cascade_api.routes import (
+    completions,
     downloads,
     events,
     files,
@@ -39,7 +41,18 @@ from cascade_api.wire.traces import GpuConfig
 _logger = structlog.get_logger(__name__)
 
 API_VERSION = "1"
-_ROUTE_MODULES = (health, traces, runs, estimate_routes, events, simulator, files, downloads, scenarios)
+_ROUTE_MODULES = (
+    health,
+    traces,
+    runs,
+    estimate_routes,
+    events,
+    simulator,
+    files,
+    downloads,
+    scenarios,
+    completions,
+)
 
 
 @asynccontextmanager
@@ -58,17 +71,21 @@ async def opened_gateway(settings: ApiSettings) -> AsyncIterator[Gateway]:
         stack.push_async_callback(estimates.close)
         log = JetStreamLog(client)
         gate = ProjectionGate()
+        gate.expect(await log.newest(PROJECTED))
+        projector = Projector(pool, log, gate)
+        views = database.Database(pool)
         yield Gateway(
             settings=settings,
             token_check=TokenCheck(settings),
-            database=pool,
+            database=views,
             log=log,
             internal_bucket=internal,
             gate=gate,
-            projector=Projector(pool, log, gate),
-            hub=Hub(pool, log, gate),
+            projector=projector,
+            hub=Hub(views, log, gate),
             estimates=estimates,
             gpu_configs=gpu_configs(settings.accelsim_dir),
+            sims=SimDirectory(views, projector, gate),
         )
 
 

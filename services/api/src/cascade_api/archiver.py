@@ -6,7 +6,6 @@ Order matters: the object first, then the fact, then the purge. A crash in betwe
 import asyncio
 from collections.abc import AsyncIterator
 
-import asyncpg
 import structlog
 import zstandard
 from cascade_core import subjects
@@ -43,8 +42,8 @@ async def run(gateway: Gateway) -> None:
                 most=MOST_PER_ROUND,
             ):
                 await archive(gateway, sim)
-        except (Unavailable, OSError, TimeoutError, asyncpg.PostgresError, asyncpg.InterfaceError) as error:
-            _logger.warning("archiving waits", error=str(error) or type(error).__name__)
+        except Unavailable as error:
+            _logger.warning("archiving waits", reason=str(error))
 
 
 async def archive(gateway: Gateway, sim: Sim) -> None:

@@ -22,11 +22,12 @@ class TokenCheck:
     def accepts_header(self, request: Request) -> bool:
         """Whether the Authorization header carries the token."""
         scheme, _, given = request.headers.get("authorization", "").partition(" ")
-        return not self.required or (scheme == "Bearer" and self.accepts(given))
+        # Header bytes arrive as latin-1 text, whatever they were.
+        return not self.required or (scheme == "Bearer" and self.accepts(given.encode("latin-1")))
 
-    def accepts(self, given: str) -> bool:
+    def accepts(self, given: bytes) -> bool:
         """Whether `given` is the token."""
-        return not self.required or hmac.compare_digest(given.encode("utf-8", "replace"), self._token)
+        return not self.required or hmac.compare_digest(given, self._token)
 
 
 class AuthedRoute(APIRoute):
@@ -56,9 +57,13 @@ class StreamRoute(APIRoute):
             check: TokenCheck = request.app.state.gateway.token_check
             given = request.query_params.get("token")
             # spec: api-events. If present, it is checked instead of the header.
-            accepted = check.accepts(given) if given is not None else check.accepts_header(request)
+            accepted = check.accepts_header(request) if given is None else check.accepts(_utf8(given))
             if not accepted:
                 raise Unauthorized
             return await handle(request)
 
         return checked
+
+
+def _utf8(text: str) -> bytes:
+    return text.encode("utf-8", "surrogatepass")

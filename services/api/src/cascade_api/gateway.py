@@ -1,29 +1,25 @@
 """What every route may use: the log, the views, the bucket, the gate. One object, built in `app`."""
 
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
-import asyncpg
 from cascade_core.facts import AnyFact
 from cascade_core.jetstream.log import JetStreamLog
 from cascade_core.record import Appended
 from cascade_core.s3.bucket import S3Bucket
-from cascade_core.sims.state import Sim
 from fastapi import Depends, Request
 
 from cascade_api.auth import TokenCheck
+from cascade_api.directory import SimDirectory
 from cascade_api.estimates.store import EstimateStore
 from cascade_api.live.hub import Hub
-from cascade_api.read_models import queries
+from cascade_api.read_models.database import Database
 from cascade_api.read_models.gate import ProjectionGate, ProjectionLate
 from cascade_api.read_models.projector import Projector
 from cascade_api.settings import ApiSettings
 from cascade_api.wire.traces import GpuConfig
-
-if TYPE_CHECKING:
-    Database = asyncpg.Pool[asyncpg.Record]
 
 FRESH_READ_WAIT_S = 2.0
 """A read waits this long for what this replica has appended; past it, it shows what there is."""
@@ -35,7 +31,7 @@ class Gateway:
 
     settings: ApiSettings
     token_check: TokenCheck
-    database: "Database"
+    database: Database
     log: JetStreamLog
     internal_bucket: S3Bucket
     gate: ProjectionGate
@@ -43,11 +39,7 @@ class Gateway:
     hub: Hub
     estimates: EstimateStore
     gpu_configs: dict[str, GpuConfig]
-    appended: int = field(default=0)
-
-    async def known_sim(self, sim_id: str) -> Sim:
-        """The sim, from the projector's memory where this replica leads, else from the views. Raises NotFound."""
-        return self.projector.remembered(sim_id) or await queries.sim(await self.fresh(), sim_id)
+    sims: SimDirectory
 
     def now(self) -> datetime:
         """UTC, aware."""
@@ -56,7 +48,7 @@ class Gateway:
     async def append(self, fact: AnyFact, *, event_id: str | None = None, liveness: bool = False) -> Appended:
         """Store a fact durably. Raises LogUnavailable (503)."""
         stored = await self.log.append(fact, event_id=event_id, liveness=liveness)
-        self.appended = max(self.appended, stored.position)
+        self.gate.expect(stored.position)
         return stored
 
     async def append_and_project(self, fact: AnyFact, *, liveness: bool = False) -> None:
@@ -64,10 +56,10 @@ class Gateway:
         stored = await self.append(fact, liveness=liveness)
         await self.gate.passed(stored.position)
 
-    async def fresh(self) -> "Database":
+    async def fresh(self) -> Database:
         """The views, containing what this replica has appended so far if that is possible in time."""
         with suppress(ProjectionLate):  # stale is better than nothing for a reader; writers get the 503
-            await self.gate.passed(self.appended, within_s=FRESH_READ_WAIT_S)
+            await self.gate.passed(self.gate.expected, within_s=FRESH_READ_WAIT_S)
         return self.database
 
 

@@ -26,7 +26,15 @@ KEEP_ALIVE_S = 75
 
 
 class _Server(uvicorn.Server):
-    """uvicorn without its own signal handlers: `lifecycle` has installed ours."""
+    """uvicorn without its own signal handlers (`lifecycle` has installed ours), telling when it listens."""
+
+    def __init__(self, config: uvicorn.Config) -> None:
+        super().__init__(config)
+        self.listening = asyncio.Event()
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        await super().startup(sockets)
+        self.listening.set()
 
     @contextmanager
     def capture_signals(self) -> Iterator[None]:
@@ -94,13 +102,12 @@ def bound(settings: ApiSettings) -> socket.socket:
 
 
 async def _announced(
-    server: uvicorn.Server,
+    server: _Server,
     gateway: Gateway,
     listener: socket.socket,
     on_ready: Callable[[Gateway], None] | None,
 ) -> None:
-    while not server.started:
-        await asyncio.sleep(0.01)
+    await server.listening.wait()
     host, port = listener.getsockname()[:2]
     _logger.info("serving", host=host, port=port)
     if on_ready is not None:

@@ -73,8 +73,6 @@ def other_data(run_id: str, trace_id: str) -> dict[str, JsonValue]:
 def _made_by(engine: str | None) -> str:
     if engine == "estimate":
         return "Cascade analytical estimate"
-    if engine == "replay":
-        return "replayed Accel-Sim log"
     return "Accel-Sim simulated GPU"
 
 

@@ -15,9 +15,8 @@ def plan_sims(
     configs: Mapping[str, GpuConfig],
     sim_ids: Iterator[str],
 ) -> list[PlannedSim]:
-    """The sims that `entries` ask for, entry by entry, replicas from 0.
+    """The sims that `entries` ask for, entry by entry. A replica counts within its entry. spec: types, SimSummary
 
-    Two entries of the same config number their replicas on, so that (config, replica) names one sim.
     Raises Refused: 409 where the trace cannot run, 422 where a config does not fit. spec: runs
     """
     if trace.state is not TraceState.READY:
@@ -39,20 +38,14 @@ def plan_sims(
 def _fan_out(
     entries: Sequence[RunEntry], configs: Mapping[str, GpuConfig], sim_ids: Iterator[str]
 ) -> list[PlannedSim]:
-    next_replica: dict[str, int] = {}
-    sims: list[PlannedSim] = []
-    for entry in entries:
-        config = configs[entry.gpu_config]
-        for _ in range(entry.count):
-            replica = next_replica.get(entry.gpu_config, 0)
-            next_replica[entry.gpu_config] = replica + 1
-            sims.append(
-                PlannedSim(
-                    sim_id=next(sim_ids),
-                    gpu_config=config.name,
-                    replica=replica,
-                    arch=config.arch,
-                    core_clock_mhz=config.core_clock_mhz,
-                )
-            )
-    return sims
+    return [
+        PlannedSim(
+            sim_id=next(sim_ids),
+            gpu_config=entry.gpu_config,
+            replica=replica,
+            arch=configs[entry.gpu_config].arch,
+            core_clock_mhz=configs[entry.gpu_config].core_clock_mhz,
+        )
+        for entry in entries
+        for replica in range(entry.count)
+    ]

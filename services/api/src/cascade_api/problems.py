@@ -1,14 +1,24 @@
 """Errors as HTTP: one table from error family to status and `detail`."""
 
-import asyncpg
-from cascade_core.errors import Corrupt, Refused, Unavailable
+import json
+from collections.abc import Mapping, Sequence
+
+import structlog
+from cascade_core.errors import Corrupt, NotFound, Refused, Unavailable
 from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
-from fastapi.responses import JSONResponse
-from pydantic_core import to_jsonable_python
+from fastapi.responses import Response
 from starlette.exceptions import HTTPException
 
+from cascade_api.text import without_surrogates
+
+_logger = structlog.get_logger(__name__)
+
 RETRY_AFTER_S = "1"
+LONGEST_ECHO = 1000
+"""An invalid body is echoed in part only: it may be a log chunk of megabytes."""
+MOST_PROBLEMS = 50
+"""A list of a million wrong lines is one mistake, not a million."""
 
 
 class Unauthorized(HTTPException):
@@ -24,52 +34,83 @@ def install(app: FastAPI) -> None:
     app.add_exception_handler(Unavailable, _unavailable)
     app.add_exception_handler(Corrupt, _corrupt)
     app.add_exception_handler(RequestValidationError, _invalid)
-    for family in (OSError, asyncpg.PostgresError, asyncpg.InterfaceError, TimeoutError):
-        app.add_exception_handler(family, _server_gone)
+    app.add_exception_handler(HTTPException, _http)
+    app.add_exception_handler(Exception, _unexpected)
 
 
-async def _refused(_request: Request, error: Exception) -> JSONResponse:
+def problem_response(detail: object, status: int, *, headers: Mapping[str, str] | None = None) -> Response:
+    """A `detail` as a JSON response. Whatever the client sent may be in it: it always leaves as strict ASCII."""
+    body = json.dumps({"detail": detail}, allow_nan=False)
+    return Response(body, status, headers=headers, media_type="application/json")
+
+
+async def _refused(request: Request, error: Exception) -> Response:
     assert isinstance(error, Refused)
-    return JSONResponse({"detail": error.detail}, error.status)
-
-
-async def _unavailable(_request: Request, error: Exception) -> JSONResponse:
-    return JSONResponse({"detail": str(error)}, 503, headers={"Retry-After": RETRY_AFTER_S})
-
-
-async def _server_gone(_request: Request, error: Exception) -> JSONResponse:
-    # A lost Postgres shows as one of many driver errors; what the client should do is the same.
-    detail = f"the database does not answer ({type(error).__name__}); try again in a moment"
-    return JSONResponse({"detail": detail}, 503, headers={"Retry-After": RETRY_AFTER_S})
-
-
-async def _corrupt(_request: Request, error: Exception) -> JSONResponse:
-    return JSONResponse({"detail": f"stored data is damaged: {error}. Run `cascade doctor`."}, 500)
-
-
-async def _invalid(_request: Request, error: Exception) -> JSONResponse:
-    assert isinstance(error, RequestValidationError)
-    problems = [{key: value for key, value in problem.items() if key != "url"} for problem in error.errors()]
-    for problem in problems:
-        if "ctx" in problem:
-            problem["ctx"] = {key: _plain(value) for key, value in problem["ctx"].items()}
-        problem["input"] = _short(
-            to_jsonable_python(problem.get("input"), fallback=str, inf_nan_mode="strings")
+    gateway = request.app.state.gateway
+    if isinstance(error, NotFound) and gateway.gate.is_behind:
+        # A simulator stops on a 404. It must not be told so while the views are still filled.
+        detail = (
+            f"the read models are at position {gateway.gate.position} of {gateway.gate.expected}; "
+            "what you ask for may be on its way. Try again in a moment."
         )
-    return JSONResponse({"detail": problems}, 422)
+        return problem_response(detail, 503, headers={"Retry-After": RETRY_AFTER_S})
+    return problem_response(without_surrogates(error.detail), error.status)
 
 
-_LONGEST_ECHO = 1000
-"""An invalid body is echoed in part only: it may be a log chunk of megabytes."""
+async def _unavailable(_request: Request, error: Exception) -> Response:
+    return problem_response(str(error), 503, headers={"Retry-After": RETRY_AFTER_S})
+
+
+async def _corrupt(request: Request, error: Exception) -> Response:
+    _logger.error("stored data is damaged", path=request.url.path, error=str(error))
+    return problem_response(f"stored data is damaged: {error}. Run `cascade doctor`.", 500)
+
+
+async def _http(_request: Request, error: Exception) -> Response:
+    assert isinstance(error, HTTPException)
+    return problem_response(error.detail, error.status_code, headers=error.headers)
+
+
+async def _unexpected(request: Request, error: Exception) -> Response:
+    # Nobody meant this to happen. The server logs the traceback; the client learns only that it is not its fault.
+    _logger.error("unexpected error", path=request.url.path, error=type(error).__name__)
+    return problem_response("an error inside Cascade; its log tells more. Try again in a moment.", 500)
+
+
+async def _invalid(_request: Request, error: Exception) -> Response:
+    assert isinstance(error, RequestValidationError)
+    return problem_response([_plain(problem) for problem in error.errors()[:MOST_PROBLEMS]], 422)
+
+
+def _plain(problem: Mapping[str, object]) -> dict[str, object]:
+    loc = problem["loc"]
+    assert isinstance(loc, Sequence)
+    plain: dict[str, object] = {
+        "type": problem["type"],
+        "loc": [part if isinstance(part, int) else _short(part) for part in loc],
+        "msg": _short(problem["msg"]),
+        "input": _short(problem.get("input")),
+    }
+    ctx = problem.get("ctx")
+    if isinstance(ctx, Mapping):
+        plain["ctx"] = {str(key): _short(value) for key, value in ctx.items()}
+    return plain
 
 
 def _short(value: object) -> object:
-    if isinstance(value, str) and len(value) > _LONGEST_ECHO:
-        return value[:_LONGEST_ECHO] + "…"
-    if isinstance(value, list | dict) and len(str(value)) > _LONGEST_ECHO:
-        return str(value)[:_LONGEST_ECHO] + "…"
-    return value
-
-
-def _plain(value: object) -> object:
-    return value if isinstance(value, str | int | float | bool | None) else str(value)
+    """`value` where it is plain and small JSON, else its beginning as text."""
+    if value is None or isinstance(value, bool):
+        return value
+    if isinstance(value, int) and abs(value) < 1 << 63:
+        return value
+    if isinstance(value, float) and value - value == 0:  # finite
+        return value
+    if isinstance(value, list | dict) and not value:
+        return value
+    try:
+        text = value if isinstance(value, str) else json.dumps(value, allow_nan=False, default=str)
+    except (ValueError, RecursionError):
+        text = f"<{type(value).__name__}>"
+    if len(text) > LONGEST_ECHO:
+        return without_surrogates(text[:LONGEST_ECHO]) + "…"
+    return without_surrogates(text) if isinstance(value, str) else json.loads(text)

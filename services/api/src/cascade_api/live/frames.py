@@ -1,8 +1,8 @@
 """SSE bytes: one ASCII JSON object on one `data:` line, so that no client's idea of a line end can split it."""
 
+import codecs
 import json
 
-import orjson
 from pydantic import BaseModel
 
 KEEPALIVE = b": keepalive\n\n"
@@ -22,5 +22,16 @@ def ascii_json(document: bytes) -> bytes:
     """The same JSON in ASCII, without DEL: U+2028, U+0085 and friends only as escapes."""
     if document.isascii() and b"\x7f" not in document:
         return document
-    text = json.dumps(orjson.loads(document), ensure_ascii=True, separators=(",", ":"))
-    return text.replace("\x7f", "\\u007f").encode("ascii")
+    # In JSON such characters stand in strings only, so they are escaped where they are, without parsing.
+    text = document.decode().encode("ascii", _ESCAPES)
+    return text.replace(b"\x7f", rb"\u007f")
+
+
+def _escaped(error: UnicodeError) -> tuple[str, int]:
+    assert isinstance(error, UnicodeEncodeError)
+    met = error.object[error.start : error.end]
+    return json.dumps(met)[1:-1], error.end
+
+
+_ESCAPES = "cascade-json-escapes"
+codecs.register_error(_ESCAPES, _escaped)

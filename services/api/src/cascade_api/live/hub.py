@@ -8,15 +8,16 @@ import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
-import asyncpg
 import structlog
 from cascade_core import subjects
 from cascade_core.errors import CascadeError
 from cascade_core.ports import EventLog
+from cascade_core.sims.state import Sim
 
 from cascade_api.live.feed import RunFeed, Subscriber
 from cascade_api.live.frames import KEEPALIVE, frame
 from cascade_api.read_models import queries
+from cascade_api.read_models.database import Database, Reader
 from cascade_api.read_models.gate import ProjectionGate
 from cascade_api.wire.runs import RunDetail, run_detail
 from cascade_api.wire.traces import summary_of
@@ -31,8 +32,8 @@ FEED_BATCH = 256
 class Hub:
     """Feeds by run, started by the first subscriber and stopped after the last."""
 
-    def __init__(self, pool: "asyncpg.Pool[asyncpg.Record]", log: EventLog, gate: ProjectionGate) -> None:
-        self._pool = pool
+    def __init__(self, database: Database, log: EventLog, gate: ProjectionGate) -> None:
+        self._database = database
         self._log = log
         self._gate = gate
         self._feeds: dict[str, RunFeed] = {}
@@ -83,7 +84,7 @@ class Hub:
                 self._forget(run_id)
 
     async def _open(self, run_id: str) -> RunFeed:
-        async with self._pool.acquire() as connection, connection.transaction(isolation="repeatable_read"):
+        async with self._database.snapshot() as connection:
             position = await queries.checkpoint(connection)
             sims = await queries.sims_of_run(connection, run_id)
             chunks = await queries.chunk_numbers(connection, [sim.sim_id for sim in sims])
@@ -121,10 +122,10 @@ class Hub:
             task.cancel()
 
     async def _snapshot(self, run_id: str) -> tuple[int, bytes]:
-        async with self._pool.acquire() as connection, connection.transaction(isolation="repeatable_read"):
+        async with self._database.snapshot() as connection:
             position = await queries.checkpoint(connection)
-            detail, sim_ids = await detail_of(connection, run_id)
-            kernels = await queries.kernel_stats(connection, sim_ids)
+            detail, sims = await detail_of(connection, run_id)
+            kernels = await queries.kernel_stats(connection, sims)
         body = b'{"type":"snapshot","run":%b,"kernels":[%b]}' % (
             detail.model_dump_json().encode(),
             b",".join(kernels),
@@ -132,9 +133,9 @@ class Hub:
         return position, body
 
 
-async def detail_of(db: "queries.Reader", run_id: str) -> tuple[RunDetail, list[str]]:
-    """The run as the routes show it, and its sims' ids in the same order. Raises NotFound."""
+async def detail_of(db: Reader, run_id: str) -> tuple[RunDetail, list[Sim]]:
+    """The run as the routes show it, and its sims in the same order. Raises NotFound."""
     run = await queries.run(db, run_id)
     trace = await queries.trace_of_run(db, run)
     sims = await queries.sims_of_run(db, run_id)
-    return run_detail(run, summary_of(trace), sims), [sim.sim_id for sim in sims]
+    return run_detail(run, summary_of(trace), sims), sims

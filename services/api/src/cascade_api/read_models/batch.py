@@ -16,7 +16,6 @@ from cascade_core.sims.facts import (
     SimFact,
     SimLogArchived,
     SimOutputStored,
-    SimProgressed,
     SimStepTimelineStored,
 )
 from cascade_core.sims.state import Sim
@@ -36,8 +35,10 @@ class KernelRow:
     kernel_index: int
     kernel_name: str
     sim_time_ns: float | None
-    stat: bytes
+    head: bytes
+    """KernelStat without its stats, JSON."""
     stats: bytes
+    """The full stats map, zstd JSON."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,6 +51,15 @@ class FileRow:
     content_type: str
     created_at: datetime
     object_key: str
+
+
+@dataclass(frozen=True, slots=True)
+class StepTimelineRow:
+    """One sim's step timing, zstd JSON."""
+
+    simulated: bytes
+    compare: bytes | None
+    stored_at: datetime
 
 
 @dataclass(slots=True)
@@ -68,9 +78,8 @@ class Batch:
     kernels: dict[tuple[str, int], KernelRow] = field(default_factory=dict)
     chunks: dict[tuple[str, int], int] = field(default_factory=dict)
     archived: set[str] = field(default_factory=set)
-    partial_kernels: dict[str, int] = field(default_factory=dict)
     files: dict[tuple[str, str], FileRow] = field(default_factory=dict)
-    step_timelines: dict[str, tuple[bytes, bytes | None]] = field(default_factory=dict)
+    step_timelines: dict[str, StepTimelineRow] = field(default_factory=dict)
 
     def fold(self, record: Recorded[AnyFact]) -> None:
         """Take one fact in. Facts about unknown runs and sims change nothing."""
@@ -110,18 +119,27 @@ class Batch:
             case LogAppended():
                 if sim_state.accepts_chunk(sim, fact):
                     self.chunks.setdefault((fact.sim_id, fact.seq), position)
-            case SimProgressed(partial_kernel=int(cut)) if cut != sim.partial_kernel:
-                self.partial_kernels[fact.sim_id] = cut
             case SimLogArchived():
                 self.archived.add(fact.sim_id)
             case SimOutputStored():
-                self.files[(fact.sim_id, fact.name)] = FileRow(
-                    fact.sim_id, fact.name, fact.size, fact.content_type, fact.occurred_at, fact.object_key
-                )
+                stored = self.files.get((fact.sim_id, fact.name))
+                if stored is None or fact.occurred_at >= stored.created_at:
+                    self.files[(fact.sim_id, fact.name)] = FileRow(
+                        fact.sim_id,
+                        fact.name,
+                        fact.size,
+                        fact.content_type,
+                        fact.occurred_at,
+                        fact.object_key,
+                    )
                 return
             case SimStepTimelineStored():
-                compare = codec.compress_json(fact.compare) if fact.compare is not None else None
-                self.step_timelines[fact.sim_id] = (codec.compress_json(fact.simulated), compare)
+                sent = self.step_timelines.get(fact.sim_id)
+                if sent is None or fact.occurred_at >= sent.stored_at:
+                    compare = codec.compress_json(fact.compare) if fact.compare is not None else None
+                    self.step_timelines[fact.sim_id] = StepTimelineRow(
+                        codec.compress_json(fact.simulated), compare, fact.occurred_at
+                    )
                 return
             case _:
                 pass
@@ -136,7 +154,7 @@ class Batch:
                 fact.index,
                 fact.kernel_name.replace("\x00", "\ufffd"),
                 stat.sim_time_ns,
-                stat.model_dump_json().encode(),
+                stat.model_dump_json(exclude={"stats"}).encode(),
                 codec.compress_json(fact.stats),
             ),
         )

@@ -2,12 +2,12 @@
 
 from typing import Any
 
-import orjson
 import zstandard
 from cascade_core.runs.state import Run
 from cascade_core.sims.state import Sim
 from cascade_core.traces.state import Trace
 from pydantic import TypeAdapter
+from pydantic_core import to_json
 
 _SIM: TypeAdapter[Sim] = TypeAdapter(Sim)
 _RUN: TypeAdapter[Run] = TypeAdapter(Run)
@@ -58,9 +58,5 @@ def decompress(document: bytes) -> bytes:
 
 def compress_json(value: Any) -> bytes:
     """Any JSON value, strict, as zstd JSON."""
-    return compress(orjson.dumps(value))
-
-
-def decompress_json(document: bytes) -> Any:
-    """The inverse of `compress_json`."""
-    return orjson.loads(decompress(document))
+    # Not orjson: it refuses integers beyond 64 bits, which clients may send and counters may reach.
+    return compress(to_json(value, inf_nan_mode="null"))

@@ -13,6 +13,8 @@ import asyncpg
 import structlog
 from cascade_core.errors import Unavailable
 
+from cascade_api.read_models.database import PASSING_ERRORS
+
 _logger = structlog.get_logger(__name__)
 
 CHANNEL = "cascade_projected"
@@ -30,6 +32,8 @@ class ProjectionGate:
 
     def __init__(self) -> None:
         self.position = 0
+        self.expected = 0
+        """What readers must see: everything stored before this replica started, and all that it stored since."""
         self._waiters: list[tuple[int, int, asyncio.Future[None]]] = []
         self._ticket = itertools.count()
         self._commit = asyncio.Event()
@@ -45,6 +49,15 @@ class ProjectionGate:
             _, _, waiter = heapq.heappop(self._waiters)
             if not waiter.done():
                 waiter.set_result(None)
+
+    def expect(self, position: int) -> None:
+        """Readers of this replica must see `position`."""
+        self.expected = max(self.expected, position)
+
+    @property
+    def is_behind(self) -> bool:
+        """Whether the views lack something that readers must see, so that "not found" may be untrue."""
+        return self.position < self.expected
 
     def restart(self, position: int) -> None:
         """The views were thrown away and hold only what is up to `position`."""
@@ -80,7 +93,7 @@ class ProjectionGate:
         while True:
             try:
                 await self._listen_once(database_url)
-            except (OSError, asyncpg.PostgresError, asyncpg.InterfaceError, TimeoutError) as error:
+            except PASSING_ERRORS as error:
                 _logger.warning("projection channel lost", error=str(error) or type(error).__name__)
             await asyncio.sleep(RECONNECT_S)
 

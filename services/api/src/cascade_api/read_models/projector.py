@@ -17,7 +17,7 @@ from cascade_core.ports import EventLog
 from cascade_core.record import Recorded
 from cascade_core.sims.state import Sim
 
-from cascade_api.read_models import codec, writes
+from cascade_api.read_models import codec, database, writes
 from cascade_api.read_models.batch import Batch, run_ids_in, sim_ids_in, trace_tokens_in
 from cascade_api.read_models.gate import CHANNEL, ProjectionGate
 
@@ -33,7 +33,7 @@ TRY_LEAD_EVERY_S = 0.5
 BATCH = 1024
 SIMS_REMEMBERED = 4096
 """Folded sims kept between batches; more live sims than this cost a read each."""
-SCENARIO_FREE = [
+PROJECTED = [
     subjects.ALL_TRACES,
     subjects.ALL_RUNS,
     subjects.ALL_SIMS,
@@ -56,6 +56,7 @@ class Projector:
         self._gate = gate
         self._sims: OrderedDict[str, Sim] = OrderedDict()
         self.leads = False
+        self.position = 0
         self.facts_projected = 0
 
     async def run(self, database_url: str) -> None:
@@ -63,13 +64,7 @@ class Projector:
         while True:
             try:
                 await self._lead_once(database_url)
-            except (
-                OSError,
-                asyncpg.PostgresError,
-                asyncpg.InterfaceError,
-                TimeoutError,
-                Unavailable,
-            ) as error:
+            except (*database.PASSING_ERRORS, Unavailable) as error:
                 _logger.warning("projector starts over", error=str(error) or type(error).__name__)
             finally:
                 self.leads = False
@@ -88,9 +83,10 @@ class Projector:
                     "SELECT position FROM projection_checkpoint WHERE projection = 'views'"
                 )
             )
+            self.position = position
             self._gate.advance(position)
             _logger.info("projector leads", position=position)
-            async with self._log.follow(SCENARIO_FREE, after=position, batch=BATCH) as batches:
+            async with self._log.follow(PROJECTED, after=position, batch=BATCH) as batches:
                 async for records in batches:
                     position = await self.project(position, records)
         finally:
@@ -117,12 +113,16 @@ class Projector:
         for sim_id in batch.changed_sims:
             self._remember(batch.sims[sim_id])
         self.facts_projected += len(records)
+        self.position = last
         self._gate.advance(last)
         return last
 
-    def remembered(self, sim_id: str) -> Sim | None:
-        """The sim as the views hold it, without asking them; None where this replica does not know it by heart."""
-        return self._sims.get(sim_id) if self.leads else None
+    def remembered(self, sim_id: str, *, at_least: int = 0) -> Sim | None:
+        """The sim as the views hold it, without asking them; None where this replica does not know it by heart.
+
+        at_least: a position that it must contain. A commit may be heard of before its projector has gone on.
+        """
+        return self._sims.get(sim_id) if self.leads and self.position >= at_least else None
 
     def _remember(self, sim: Sim) -> None:
         self._sims[sim.sim_id] = sim

@@ -2,9 +2,7 @@
 
 from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
-import asyncpg
 from cascade_core.errors import NotFound
 from cascade_core.ids import trace_token
 from cascade_core.runs.state import Run
@@ -14,15 +12,8 @@ from cascade_core.traces.state import Trace
 
 from cascade_api.read_models import codec
 from cascade_api.read_models.batch import FileRow
-
-if TYPE_CHECKING:
-    from asyncpg.pool import PoolConnectionProxy
-
-    Reader = (
-        asyncpg.Pool[asyncpg.Record]
-        | asyncpg.Connection[asyncpg.Record]
-        | PoolConnectionProxy[asyncpg.Record]
-    )
+from cascade_api.read_models.database import Reader
+from cascade_api.text import without_nul
 
 KERNELS_PER_FETCH = 200
 
@@ -37,12 +28,12 @@ class KernelTime:
     sim_time_ns: float | None
 
 
-async def checkpoint(db: "Reader") -> int:
+async def checkpoint(db: Reader) -> int:
     """The last position that the views contain."""
     return int(await db.fetchval("SELECT position FROM projection_checkpoint WHERE projection = 'views'"))
 
 
-async def trace_summaries(db: "Reader") -> list[bytes]:
+async def trace_summaries(db: Reader) -> list[bytes]:
     """Every trace's summary as JSON, newest first."""
     rows = await db.fetch(
         "SELECT summary FROM trace_view WHERE NOT removed ORDER BY created_at DESC, trace_token"
@@ -50,7 +41,7 @@ async def trace_summaries(db: "Reader") -> list[bytes]:
     return [row["summary"] for row in rows]
 
 
-async def trace(db: "Reader", trace_id: str) -> Trace:
+async def trace(db: Reader, trace_id: str) -> Trace:
     """One trace that is still there. Raises NotFound."""
     found = await _trace(db, trace_id)
     if found is None or found.removed:
@@ -58,7 +49,7 @@ async def trace(db: "Reader", trace_id: str) -> Trace:
     return found
 
 
-async def trace_of_run(db: "Reader", run: Run) -> Trace:
+async def trace_of_run(db: Reader, run: Run) -> Trace:
     """The run's trace, even if it was removed since."""
     found = await _trace(db, run.trace_id)
     if found is None:
@@ -66,20 +57,20 @@ async def trace_of_run(db: "Reader", run: Run) -> Trace:
     return found
 
 
-async def _trace(db: "Reader", trace_id: str) -> Trace | None:
+async def _trace(db: Reader, trace_id: str) -> Trace | None:
     document = await db.fetchval("SELECT state FROM trace_view WHERE trace_token = $1", trace_token(trace_id))
     return codec.decode_trace(document) if document is not None else None
 
 
-async def run(db: "Reader", run_id: str) -> Run:
+async def run(db: Reader, run_id: str) -> Run:
     """One run. Raises NotFound."""
-    document = await db.fetchval("SELECT state FROM run_view WHERE run_id = $1", _plain(run_id))
+    document = await db.fetchval("SELECT state FROM run_view WHERE run_id = $1", without_nul(run_id))
     if document is None:
         raise NotFound(f"run {run_id} not found")
     return codec.decode_run(document)
 
 
-async def runs(db: "Reader") -> list[tuple[Run, list[SimState]]]:
+async def runs(db: Reader) -> list[tuple[Run, list[SimState]]]:
     """Every run with its sims' states, newest first."""
     rows = await db.fetch(
         "SELECT run_view.state AS state, counts.states AS states FROM run_view LEFT JOIN ("
@@ -91,7 +82,7 @@ async def runs(db: "Reader") -> list[tuple[Run, list[SimState]]]:
     ]
 
 
-async def sims_of_run(db: "Reader", run_id: str) -> list[Sim]:
+async def sims_of_run(db: Reader, run_id: str) -> list[Sim]:
     """The run's sims, by config and then replica."""
     rows = await db.fetch(
         'SELECT state FROM sim_view WHERE run_id = $1 ORDER BY gpu_config COLLATE "C", replica, sim_id',
@@ -100,45 +91,53 @@ async def sims_of_run(db: "Reader", run_id: str) -> list[Sim]:
     return [codec.decode_sim(row["state"]) for row in rows]
 
 
-async def sim(db: "Reader", sim_id: str) -> Sim:
+async def sim(db: Reader, sim_id: str) -> Sim:
     """One sim. Raises NotFound."""
-    document = await db.fetchval("SELECT state FROM sim_view WHERE sim_id = $1", _plain(sim_id))
+    document = await db.fetchval("SELECT state FROM sim_view WHERE sim_id = $1", without_nul(sim_id))
     if document is None:
         raise NotFound(f"sim {sim_id} not found")
     return codec.decode_sim(document)
 
 
-async def kernel_stats(db: "Reader", sim_ids: Sequence[str]) -> list[bytes]:
-    """KernelStat JSON without stats, in the order of `sim_ids`, then by kernel."""
+async def kernel_stats(db: Reader, sims: Sequence[Sim]) -> list[bytes]:
+    """KernelStat JSON with an empty stats map, in the order of `sims`, then by kernel."""
     rows = await db.fetch(
-        "SELECT stat FROM kernel_view JOIN unnest($1::text[]) WITH ORDINALITY AS wanted (sim_id, place)"
+        "SELECT sim_id, kernel_index, head FROM kernel_view"
+        " JOIN unnest($1::text[]) WITH ORDINALITY AS wanted (sim_id, place)"
         " USING (sim_id) ORDER BY place, kernel_index",
-        list(sim_ids),
+        [sim.sim_id for sim in sims],
     )
-    return [row["stat"] for row in rows]
+    cut = {sim.sim_id: sim.partial_kernel for sim in sims}
+    return [
+        _kernel_stat(row["head"], b"{}", partial=cut[row["sim_id"]] == row["kernel_index"]) for row in rows
+    ]
 
 
-async def kernels_with_stats(
-    db: "asyncpg.Pool[asyncpg.Record]", sim_id: str
-) -> AsyncIterator[tuple[bytes, bytes]]:
-    """`(KernelStat JSON without stats, stats JSON)` of one sim, a bounded number in memory."""
+async def kernels_with_stats(db: Reader, sim: Sim) -> AsyncIterator[bytes]:
+    """KernelStat JSON with the full stats map of one sim's kernels, a bounded number in memory."""
     after = -1
     while True:
         rows = await db.fetch(
-            "SELECT kernel_index, stat, stats FROM kernel_view WHERE sim_id = $1 AND kernel_index > $2"
+            "SELECT kernel_index, head, stats FROM kernel_view WHERE sim_id = $1 AND kernel_index > $2"
             " ORDER BY kernel_index LIMIT $3",
-            sim_id,
+            sim.sim_id,
             after,
             KERNELS_PER_FETCH,
         )
         for row in rows:
-            yield row["stat"], codec.decompress(row["stats"])
+            partial = sim.partial_kernel == row["kernel_index"]
+            yield _kernel_stat(row["head"], codec.decompress(row["stats"]), partial=partial)
         if len(rows) < KERNELS_PER_FETCH:
             return
         after = rows[-1]["kernel_index"]
 
 
-async def kernel_times(db: "Reader", sim_ids: Sequence[str]) -> list[KernelTime]:
+def _kernel_stat(head: bytes, stats: bytes, *, partial: bool) -> bytes:
+    # That a limit cut a kernel is known only after its block was read, so it is no part of the kernel's row.
+    return b'%b,"stats":%b%b}' % (head[:-1], stats, b',"partial":true' if partial else b"")
+
+
+async def kernel_times(db: Reader, sim_ids: Sequence[str]) -> list[KernelTime]:
     """The times of the given sims' kernels, by kernel, then in the order of `sim_ids`."""
     rows = await db.fetch(
         "SELECT sim_id, kernel_index, kernel_name, sim_time_ns FROM kernel_view"
@@ -149,13 +148,13 @@ async def kernel_times(db: "Reader", sim_ids: Sequence[str]) -> list[KernelTime]
     return [KernelTime(*row) for row in rows]
 
 
-async def log_positions(db: "Reader", sim_id: str) -> list[int]:
+async def log_positions(db: Reader, sim_id: str) -> list[int]:
     """Where the sim's chunks lie in the stream, in `seq` order."""
     rows = await db.fetch("SELECT position FROM log_chunk_view WHERE sim_id = $1 ORDER BY seq", sim_id)
     return [row["position"] for row in rows]
 
 
-async def files(db: "Reader", sim_ids: Sequence[str]) -> list[FileRow]:
+async def files(db: Reader, sim_ids: Sequence[str]) -> list[FileRow]:
     """The given sims' output files, in the order of `sim_ids`, then by name."""
     rows = await db.fetch(
         "SELECT sim_id, name, size, content_type, created_at, object_key FROM sim_file_view"
@@ -166,7 +165,7 @@ async def files(db: "Reader", sim_ids: Sequence[str]) -> list[FileRow]:
     return [FileRow(*row) for row in rows]
 
 
-async def step_timelines(db: "Reader", sim_ids: Sequence[str]) -> dict[str, tuple[bytes, bytes | None]]:
+async def step_timelines(db: Reader, sim_ids: Sequence[str]) -> dict[str, tuple[bytes, bytes | None]]:
     """`(simulated, compare)` JSON of the given sims that sent step timing."""
     rows = await db.fetch(
         "SELECT sim_id, simulated, compare FROM step_timeline_view WHERE sim_id = ANY($1::text[])",
@@ -181,7 +180,7 @@ async def step_timelines(db: "Reader", sim_ids: Sequence[str]) -> dict[str, tupl
     }
 
 
-async def sims_to_archive(db: "Reader", *, finished_before_s: float, most: int) -> list[Sim]:
+async def sims_to_archive(db: Reader, *, finished_before_s: float, most: int) -> list[Sim]:
     """Ended and fully parsed sims whose log still lies in the stream, oldest first."""
     rows = await db.fetch(
         "SELECT state FROM sim_view WHERE NOT archived AND parsed AND finished_at < now() - make_interval(secs => $1)"
@@ -192,12 +191,7 @@ async def sims_to_archive(db: "Reader", *, finished_before_s: float, most: int) 
     return [codec.decode_sim(row["state"]) for row in rows]
 
 
-def _plain(identifier: str) -> str:
-    """Postgres refuses NUL in text; such an id exists nowhere."""
-    return identifier.replace("\x00", "\ufffd")
-
-
-async def chunk_numbers(db: "Reader", sim_ids: Sequence[str]) -> dict[str, list[int]]:
+async def chunk_numbers(db: Reader, sim_ids: Sequence[str]) -> dict[str, list[int]]:
     """The chunk numbers stored for each of the given sims, ascending."""
     rows = await db.fetch(
         "SELECT sim_id, array_agg(seq ORDER BY seq) AS seqs FROM log_chunk_view WHERE sim_id = ANY($1::text[])"
@@ -207,7 +201,7 @@ async def chunk_numbers(db: "Reader", sim_ids: Sequence[str]) -> dict[str, list[
     return {row["sim_id"]: list(row["seqs"]) for row in rows}
 
 
-async def kernel_counts(db: "Reader", sim_ids: Sequence[str]) -> dict[str, int]:
+async def kernel_counts(db: Reader, sim_ids: Sequence[str]) -> dict[str, int]:
     """One more than the highest kernel index stored for each of the given sims."""
     rows = await db.fetch(
         "SELECT sim_id, max(kernel_index) + 1 AS done FROM kernel_view WHERE sim_id = ANY($1::text[]) GROUP BY sim_id",
@@ -216,7 +210,7 @@ async def kernel_counts(db: "Reader", sim_ids: Sequence[str]) -> dict[str, int]:
     return {row["sim_id"]: row["done"] for row in rows}
 
 
-async def sims_by_id(db: "Reader", sim_ids: Sequence[str]) -> list[Sim]:
+async def sims_by_id(db: Reader, sim_ids: Sequence[str]) -> list[Sim]:
     """The given sims that exist, in no particular order."""
     rows = await db.fetch("SELECT state FROM sim_view WHERE sim_id = ANY($1::text[])", list(sim_ids))
     return [codec.decode_sim(row["state"]) for row in rows]

@@ -37,15 +37,9 @@ ON CONFLICT (trace_token) DO UPDATE SET created_at = excluded.created_at, remove
     summary = excluded.summary, state = excluded.state
 """
 INSERT_KERNELS = """
-INSERT INTO kernel_view (sim_id, kernel_index, kernel_name, sim_time_ns, stat, stats)
+INSERT INTO kernel_view (sim_id, kernel_index, kernel_name, sim_time_ns, head, stats)
 SELECT * FROM unnest($1::text[], $2::int[], $3::text[], $4::float8[], $5::bytea[], $6::bytea[])
 ON CONFLICT (sim_id, kernel_index) DO NOTHING
-"""
-MARK_PARTIAL = """
-UPDATE kernel_view SET stat = convert_to(
-    jsonb_set(convert_from(stat, 'UTF8')::jsonb, '{partial}', 'true')::text, 'UTF8')
-FROM unnest($1::text[], $2::int[]) AS cut (sim_id, kernel_index)
-WHERE kernel_view.sim_id = cut.sim_id AND kernel_view.kernel_index = cut.kernel_index
 """
 INSERT_CHUNKS = """
 INSERT INTO log_chunk_view (sim_id, seq, position)
@@ -58,11 +52,14 @@ INSERT INTO sim_file_view (sim_id, name, size, content_type, created_at, object_
 SELECT * FROM unnest($1::text[], $2::text[], $3::bigint[], $4::text[], $5::timestamptz[], $6::text[])
 ON CONFLICT (sim_id, name) DO UPDATE SET size = excluded.size, content_type = excluded.content_type,
     created_at = excluded.created_at, object_key = excluded.object_key
+    WHERE sim_file_view.created_at <= excluded.created_at
 """
 UPSERT_STEP_TIMELINES = """
-INSERT INTO step_timeline_view (sim_id, simulated, compare)
-SELECT * FROM unnest($1::text[], $2::bytea[], $3::bytea[])
-ON CONFLICT (sim_id) DO UPDATE SET simulated = excluded.simulated, compare = excluded.compare
+INSERT INTO step_timeline_view (sim_id, simulated, compare, stored_at)
+SELECT * FROM unnest($1::text[], $2::bytea[], $3::bytea[], $4::timestamptz[])
+ON CONFLICT (sim_id) DO UPDATE SET simulated = excluded.simulated, compare = excluded.compare,
+    stored_at = excluded.stored_at
+    WHERE step_timeline_view.stored_at <= excluded.stored_at
 """
 
 
@@ -78,12 +75,8 @@ async def write(connection: "Writer", batch: Batch) -> None:
             [row.kernel_index for row in rows],
             [row.kernel_name for row in rows],
             [row.sim_time_ns for row in rows],
-            [row.stat for row in rows],
+            [row.head for row in rows],
             [row.stats for row in rows],
-        )
-    if batch.partial_kernels:
-        await connection.execute(
-            MARK_PARTIAL, list(batch.partial_kernels), list(batch.partial_kernels.values())
         )
     if batch.chunks:
         await connection.execute(
@@ -108,8 +101,9 @@ async def write(connection: "Writer", batch: Batch) -> None:
         await connection.execute(
             UPSERT_STEP_TIMELINES,
             list(batch.step_timelines),
-            [simulated for simulated, _ in batch.step_timelines.values()],
-            [compare for _, compare in batch.step_timelines.values()],
+            [row.simulated for row in batch.step_timelines.values()],
+            [row.compare for row in batch.step_timelines.values()],
+            [row.stored_at for row in batch.step_timelines.values()],
         )
 
 

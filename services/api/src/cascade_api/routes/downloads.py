@@ -14,7 +14,8 @@ from cascade_api.gateway import Gate, Gateway
 from cascade_api.log_text import log_text
 from cascade_api.read_models import queries
 from cascade_api.routes.runs import compared
-from cascade_api.wire.results import KernelStat, RunResults, SimResults
+from cascade_api.wire.problems import documented
+from cascade_api.wire.results import ChromeTrace, KernelStat, RunResults, SimResults
 from cascade_api.wire.runs import run_summary, sim_summary
 from cascade_api.wire.traces import GpuConfig, detail_of
 
@@ -27,14 +28,21 @@ def _download(body: ContentStream, name: str, media_type: str) -> StreamingRespo
     )
 
 
-@router.get("/api/sims/{sim_id}/log", response_class=StreamingResponse)
+@router.get(
+    "/api/sims/{sim_id}/log",
+    response_class=StreamingResponse,
+    responses={
+        200: {"description": "The log as plain text.", "content": {"text/plain": {}}},
+        **documented(404),
+    },
+)
 async def get_log(sim_id: str, gateway: Gate) -> StreamingResponse:
     """The sim's full raw output, in `seq` order."""
     sim = await queries.sim(await gateway.fresh(), sim_id)
     return _download(log_text(gateway, sim), f"{sim_id}.log", "text/plain; charset=utf-8")
 
 
-@router.get("/api/sims/{sim_id}/results", response_model=SimResults)
+@router.get("/api/sims/{sim_id}/results", response_model=SimResults, responses=documented(404))
 async def get_sim_results(sim_id: str, gateway: Gate) -> StreamingResponse:
     """One sim's config, per-kernel stats and totals."""
     database = await gateway.fresh()
@@ -43,14 +51,14 @@ async def get_sim_results(sim_id: str, gateway: Gate) -> StreamingResponse:
     return _download(_sim_results(gateway, sim, run.trace_id), f"{sim_id}-results.json", "application/json")
 
 
-@router.get("/api/runs/{run_id}/results", response_model=RunResults)
+@router.get("/api/runs/{run_id}/results", response_model=RunResults, responses=documented(404))
 async def get_run_results(run_id: str, gateway: Gate) -> StreamingResponse:
     """One JSON file with the run, trace, every sim's stats and the comparison."""
     await queries.run(await gateway.fresh(), run_id)
     return _download(_run_results(gateway, run_id), f"{run_id}-results.json", "application/json")
 
 
-@router.get("/api/runs/{run_id}/perfetto", response_class=StreamingResponse)
+@router.get("/api/runs/{run_id}/perfetto", response_model=ChromeTrace, responses=documented(404))
 async def get_run_perfetto(run_id: str, gateway: Gate) -> StreamingResponse:
     """The run's simulated kernels as a Chrome trace JSON for ui.perfetto.dev."""
     await queries.run(await gateway.fresh(), run_id)
@@ -67,9 +75,8 @@ async def _sim_results(gateway: Gateway, sim: Sim, trace_id: str) -> AsyncIterat
         config.model_dump_json().encode(),
     )
     separator = b""
-    async for stat, stats in queries.kernels_with_stats(gateway.database, sim.sim_id):
-        head = KernelStat.model_validate_json(stat).model_dump_json(exclude={"stats"})
-        yield separator + b'%b,"stats":%b}' % (head[:-1].encode(), stats)
+    async for stat in queries.kernels_with_stats(gateway.database, sim):
+        yield separator + stat
         separator = b","
     yield b'],"totals":%b}' % sim.latest.model_dump_json().encode()
 
@@ -96,7 +103,7 @@ async def _perfetto(gateway: Gateway, run_id: str) -> AsyncIterator[bytes]:
     run = await queries.run(database, run_id)
     trace = await queries.trace_of_run(database, run)
     sims = await queries.sims_of_run(database, run_id)
-    stats = await queries.kernel_stats(database, [sim.sim_id for sim in sims])
+    stats = await queries.kernel_stats(database, sims)
     kernels: dict[str, list[KernelStat]] = {}
     for stat in map(KernelStat.model_validate_json, stats):
         kernels.setdefault(stat.sim_id, []).append(stat)

@@ -55,7 +55,7 @@ async def _config(gateway: Gateway, run: Run, sims: list[Sim], name: str) -> Con
 
 async def _simulated(gateway: Gateway, sims: list[Sim], name: str) -> dict[int, list[float]]:
     """Cycles of every kernel that a simulator finished on this config, by position."""
-    real = [sim.sim_id for sim in sims if sim.gpu_config == name and sim.engine not in NOT_SIMULATED]
+    real = [sim for sim in sims if sim.gpu_config == name and sim.engine not in NOT_SIMULATED]
     cycles: dict[int, list[float]] = {}
     for stat in map(KernelStat.model_validate_json, await queries.kernel_stats(gateway.database, real)):
         if stat.gpu_sim_cycle is not None and not stat.since_last_completion and not stat.partial:

@@ -5,8 +5,9 @@ from fastapi.responses import StreamingResponse
 
 from cascade_api.auth import StreamRoute
 from cascade_api.gateway import Gate
+from cascade_api.openapi import event_stream_schema
 from cascade_api.read_models import queries
-from cascade_api.wire.events import RunEvent
+from cascade_api.wire.problems import documented
 
 router = APIRouter(route_class=StreamRoute, tags=["events"])
 
@@ -14,7 +15,7 @@ router = APIRouter(route_class=StreamRoute, tags=["events"])
 @router.get(
     "/api/runs/{run_id}/events",
     response_class=StreamingResponse,
-    responses={200: {"content": {"text/event-stream": {}}, "model": RunEvent}},
+    responses={200: event_stream_schema(), **documented(404)},
 )
 async def stream_run_events(
     run_id: str,

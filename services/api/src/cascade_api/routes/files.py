@@ -13,6 +13,7 @@ from fastapi.responses import StreamingResponse
 from cascade_api.auth import AuthedRoute
 from cascade_api.gateway import Gate
 from cascade_api.read_models import queries
+from cascade_api.wire.problems import documented
 from cascade_api.wire.results import RunFile, SimFile
 
 router = APIRouter(route_class=AuthedRoute, tags=["files"])
@@ -45,6 +46,7 @@ def content_type_of(name: str) -> str:
 @router.put(
     "/api/sims/{sim_id}/files/{name}",
     openapi_extra={"requestBody": {"required": True, "content": {"application/octet-stream": {}}}},
+    responses=documented(404, 413, 422),
 )
 async def store_file(sim_id: str, name: str, request: Request, gateway: Gate) -> SimFile:
     """Store one of the simulator's output files. Putting the same name again replaces the file."""
@@ -91,7 +93,7 @@ async def _bounded(body: AsyncIterator[bytes], most: int) -> AsyncIterator[bytes
         yield piece
 
 
-@router.get("/api/sims/{sim_id}/files")
+@router.get("/api/sims/{sim_id}/files", responses=documented(404))
 async def list_sim_files(sim_id: str, gateway: Gate) -> list[SimFile]:
     """The output files one sim uploaded, by name."""
     database = await gateway.fresh()
@@ -102,7 +104,7 @@ async def list_sim_files(sim_id: str, gateway: Gate) -> list[SimFile]:
     ]
 
 
-@router.get("/api/runs/{run_id}/files")
+@router.get("/api/runs/{run_id}/files", responses=documented(404))
 async def list_run_files(run_id: str, gateway: Gate) -> list[RunFile]:
     """Every output file the run's sims uploaded, by config, replica, then name."""
     database = await gateway.fresh()
@@ -122,7 +124,11 @@ async def list_run_files(run_id: str, gateway: Gate) -> list[RunFile]:
     ]
 
 
-@router.get("/api/sims/{sim_id}/files/{name}", response_class=StreamingResponse)
+@router.get(
+    "/api/sims/{sim_id}/files/{name}",
+    response_class=StreamingResponse,
+    responses={200: {"description": "The file's bytes.", "content": {"*/*": {}}}, **documented(404)},
+)
 async def get_file(sim_id: str, name: str, gateway: Gate) -> StreamingResponse:
     """One output file, as the sim uploaded it. A `.gz` file stays compressed."""
     database = await gateway.fresh()

@@ -2,7 +2,6 @@
 
 import asyncio
 
-import asyncpg
 from cascade_core.errors import Unavailable
 from fastapi import APIRouter, Response
 from pydantic import BaseModel, Field
@@ -35,7 +34,7 @@ class Ready(BaseModel):
     projection: str
 
 
-@router.get("/api/health")
+@router.get("/api/health", responses={})
 async def health(gateway: Gate) -> Health:
     """Liveness: the process serves requests. Checks nothing behind it."""
     settings = gateway.settings
@@ -67,7 +66,7 @@ async def ready(gateway: Gate, response: Response) -> Ready:
         try:
             async with asyncio.timeout(READY_TIMEOUT_S):
                 await probe()
-        except (Unavailable, OSError, TimeoutError, asyncpg.PostgresError, asyncpg.InterfaceError) as error:
+        except (Unavailable, TimeoutError) as error:
             states[name] = f"{type(error).__name__}: does not answer"
     if states["nats"] == "ok" and last - gateway.gate.position > LATE_POSITIONS:
         states["projection"] = f"{last - gateway.gate.position} positions behind"

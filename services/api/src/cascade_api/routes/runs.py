@@ -5,14 +5,18 @@ from collections.abc import Iterator
 
 from cascade_core.ids import run_id, sim_id
 from cascade_core.runs.facts import RunCancelRequested, RunRequested
-from fastapi import APIRouter, Response
+from fastapi import APIRouter, Request, Response
 
 from cascade_api.auth import AuthedRoute
+from cascade_api.bodies import model_of
 from cascade_api.compare import comparison
 from cascade_api.gateway import Gate, Gateway
 from cascade_api.live.hub import detail_of
+from cascade_api.openapi import body_schema
 from cascade_api.plan import plan_sims
 from cascade_api.read_models import queries
+from cascade_api.read_models.database import Reader
+from cascade_api.wire.problems import documented
 from cascade_api.wire.results import Comparison, KernelStat, SimStepTimeline
 from cascade_api.wire.runs import RunCreate, RunDetail, RunSummary, run_summary
 
@@ -21,9 +25,16 @@ router = APIRouter(route_class=AuthedRoute, tags=["runs"])
 JSON = "application/json"
 
 
-@router.post("/api/runs", status_code=201, response_model=RunDetail)
-async def create_run(body: RunCreate, gateway: Gate) -> Response:
+@router.post(
+    "/api/runs",
+    status_code=201,
+    response_model=RunDetail,
+    openapi_extra=body_schema(RunCreate),
+    responses=documented(404, 409, 413, 422),
+)
+async def create_run(request: Request, gateway: Gate) -> Response:
     """Launch sims for a ready trace. The sims launch in the background."""
+    body = await model_of(request, RunCreate)
     trace = await queries.trace(await gateway.fresh(), body.trace_id)
     sims = plan_sims(trace, body.entries, gateway.gpu_configs, _new_sim_ids())
     fact = RunRequested(
@@ -38,20 +49,20 @@ async def create_run(body: RunCreate, gateway: Gate) -> Response:
     return await _detail(gateway, fact.run_id, status=201)
 
 
-@router.get("/api/runs")
+@router.get("/api/runs", responses=documented())
 async def list_runs(gateway: Gate) -> list[RunSummary]:
     """Every run, newest first, with per-state sim counts."""
     return [run_summary(run, states) for run, states in await queries.runs(await gateway.fresh())]
 
 
-@router.get("/api/runs/{run_id}", response_model=RunDetail)
+@router.get("/api/runs/{run_id}", response_model=RunDetail, responses=documented(404))
 async def get_run(run_id: str, gateway: Gate) -> Response:
     """One run with its trace and every sim."""
     await gateway.fresh()
     return await _detail(gateway, run_id)
 
 
-@router.post("/api/runs/{run_id}/cancel", response_model=RunDetail)
+@router.post("/api/runs/{run_id}/cancel", response_model=RunDetail, responses=documented(404))
 async def cancel_run(run_id: str, gateway: Gate) -> Response:
     """Cancel every unfinished sim. Calling it again changes nothing."""
     database = await gateway.fresh()
@@ -61,23 +72,25 @@ async def cancel_run(run_id: str, gateway: Gate) -> Response:
     return await _detail(gateway, run_id)
 
 
-@router.get("/api/runs/{run_id}/comparison")
+@router.get("/api/runs/{run_id}/comparison", responses=documented(404))
 async def get_comparison(run_id: str, gateway: Gate) -> Comparison:
     """Per-kernel real time against simulated time per config."""
     return await compared(await gateway.fresh(), run_id)
 
 
-@router.get("/api/runs/{run_id}/kernels", response_model=list[KernelStat])
+@router.get("/api/runs/{run_id}/kernels", response_model=list[KernelStat], responses=documented(404))
 async def list_run_kernels(run_id: str, gateway: Gate) -> Response:
     """Every sim's per-kernel stats, without the full stats maps, by config, replica, then kernel."""
     database = await gateway.fresh()
     await queries.run(database, run_id)
     sims = await queries.sims_of_run(database, run_id)
-    stats = await queries.kernel_stats(database, [sim.sim_id for sim in sims])
+    stats = await queries.kernel_stats(database, sims)
     return Response(b"[" + b",".join(stats) + b"]", media_type=JSON)
 
 
-@router.get("/api/runs/{run_id}/step-timelines", response_model=list[SimStepTimeline])
+@router.get(
+    "/api/runs/{run_id}/step-timelines", response_model=list[SimStepTimeline], responses=documented(404)
+)
 async def list_step_timelines(run_id: str, gateway: Gate) -> Response:
     """Each sim's predicted step timeline and its comparison with the real run, by config, then replica."""
     database = await gateway.fresh()
@@ -97,7 +110,7 @@ async def list_step_timelines(run_id: str, gateway: Gate) -> Response:
     return Response(b"[" + b",".join(rows) + b"]", media_type=JSON)
 
 
-async def compared(database: "queries.Reader", run_id: str) -> Comparison:
+async def compared(database: Reader, run_id: str) -> Comparison:
     """The comparison of one run. Raises NotFound."""
     run = await queries.run(database, run_id)
     trace = await queries.trace_of_run(database, run)

@@ -107,6 +107,16 @@ class SimStepTimeline(BaseModel):
     compare: dict[str, JsonValue] | None = Field(description="As sent in `StepTimelineUpload.compare`.")
 
 
+class ChromeTrace(BaseModel):
+    """A Chrome trace for ui.perfetto.dev."""
+
+    traceEvents: list[dict[str, JsonValue]] = Field(  # noqa: N815 - the format's own names
+        description="Processes, threads and one slice a kernel. spec: reading-results, the Perfetto trace."
+    )
+    displayTimeUnit: str  # noqa: N815
+    otherData: dict[str, JsonValue] = Field(description="What the trace says of itself.")  # noqa: N815
+
+
 class SimFile(BaseModel):
     """An output file a sim uploaded."""
 
