@@ -4,26 +4,23 @@ import re
 import subprocess
 import sys
 from pathlib import Path
-from typing import Protocol
 
 import pytest
 import yaml
 from cascade_cli.provisioning.nats_config import password_variable, users
+from cascade_cli.provisioning.testing.compose_file import (
+    Compose,
+    UnsetVariableError,
+    make_env,
+    read_compose,
+    read_env,
+)
 from cascade_core.jetstream.permissions import SERVICES
 
 ROOT = Path(__file__).resolve().parents[2]
 OURS = ("api", "ingest", "launcher", "parser", "requestsim")
 SERVERS = ("nats", "postgres", "minio")
 ONE_SHOT = ("provision", "minio-users")
-
-
-class Compose(Protocol):
-    """See conftest.py."""
-
-    services: dict[str, dict[str, object]]
-    volumes: dict[str, object]
-
-    def environment(self, service: str) -> dict[str, str]: ...
 
 
 def test_the_file_obeys_the_compose_specification() -> None:
@@ -82,8 +79,13 @@ def test_a_service_gets_no_secret_that_it_does_not_need(compose: Compose) -> Non
 def test_every_service_restarts_and_has_limits(compose: Compose) -> None:
     for name, service in compose.services.items():
         assert service["restart"] == ("no" if name in ONE_SHOT else "unless-stopped")
-        limits = service["deploy"]["resources"]["limits"]  # type: ignore[index]
+        limits = service["deploy"]["resources"]["limits"]
         assert {"cpus", "memory"} <= set(limits), name
+
+
+def test_without_an_env_file_the_user_is_told_what_to_run() -> None:
+    with pytest.raises(UnsetVariableError, match="run deploy/make-env first"):
+        read_compose({})
 
 
 def test_every_image_is_pinned(compose: Compose) -> None:
@@ -99,12 +101,12 @@ def test_our_services_can_change_nothing_outside_their_volumes(compose: Compose)
         service = compose.services[name]
         assert service["read_only"] is True
         assert service["cap_drop"] == ["ALL"]
-        assert "no-new-privileges:true" in service["security_opt"]  # type: ignore[operator]
+        assert "no-new-privileges:true" in service["security_opt"]
 
 
 def test_data_of_the_servers_is_on_named_volumes(compose: Compose) -> None:
     for name in SERVERS:
-        mounted = [str(volume).split(":")[0] for volume in compose.services[name]["volumes"]]  # type: ignore[attr-defined]
+        mounted = [str(volume).split(":")[0] for volume in compose.services[name]["volumes"]]
         assert f"{name}-data" in mounted
         assert f"{name}-data" in compose.volumes
 
@@ -112,9 +114,9 @@ def test_data_of_the_servers_is_on_named_volumes(compose: Compose) -> None:
 def test_services_wait_for_what_they_need(compose: Compose) -> None:
     for name in OURS:
         waits = compose.services[name]["depends_on"]
-        assert waits["minio-users"]["condition"] == "service_completed_successfully"  # type: ignore[index]
-    assert set(compose.services["minio-users"]["depends_on"]) == {"provision"}  # type: ignore[call-overload]
-    assert set(compose.services["provision"]["depends_on"]) == {"nats", "minio"}  # type: ignore[call-overload]
+        assert waits["minio-users"]["condition"] == "service_completed_successfully"
+    assert set(compose.services["minio-users"]["depends_on"]) == {"provision"}
+    assert set(compose.services["provision"]["depends_on"]) == {"nats", "minio"}
 
 
 def test_the_server_of_the_image_is_the_one_that_the_tests_run(compose: Compose) -> None:
@@ -128,9 +130,7 @@ def test_the_server_of_the_image_is_the_one_that_the_tests_run(compose: Compose)
 
 def test_make_env_writes_secrets_that_nats_reads_as_text(env_file: Path) -> None:
     assert env_file.stat().st_mode & 0o777 == 0o600
-    values = dict(
-        line.split("=", 1) for line in env_file.read_text().split("\n") if line and not line.startswith("#")
-    )
+    values = read_env(env_file)
     secrets = {name: value for name, value in values.items() if re.search("PASSWORD|SECRET|TOKEN", name)}
     assert len(secrets) == 15
     for name, value in secrets.items():
@@ -140,11 +140,11 @@ def test_make_env_writes_secrets_that_nats_reads_as_text(env_file: Path) -> None
 def test_make_env_keeps_what_is_there_and_adds_what_is_new(tmp_path: Path) -> None:
     target = tmp_path / ".env"
     target.write_text("CASCADE_TOKEN=chosen\nMINE=1\n")
-    subprocess.run(["/bin/sh", ROOT / "deploy/make-env", target], check=True, capture_output=True)
+    make_env(target)
     first = target.read_text()
     assert first.startswith("CASCADE_TOKEN=chosen\nMINE=1\n")
     assert "POSTGRES_PASSWORD=k" in first
-    subprocess.run(["/bin/sh", ROOT / "deploy/make-env", target], check=True, capture_output=True)
+    make_env(target)
     assert target.read_text() == first
 
 
