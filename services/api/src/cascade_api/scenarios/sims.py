@@ -3,14 +3,11 @@
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from cascade_core.sims.transitions import SimState
 
 from cascade_api.read_models import codec
-
-if TYPE_CHECKING:
-    from cascade_api.read_models.queries import Reader
+from cascade_api.read_models.database import Reader
 
 # A run's document is small JSON written by one encoder, so its trace id is found as bytes before it is decoded. The
 # decoded id decides; the bytes only spare decoding every other run.
@@ -40,7 +37,7 @@ class BaseCandidate:
     replay: bool
 
 
-async def candidates(db: "Reader", trace_id: str, gpu_config: str) -> list[BaseCandidate]:
+async def candidates(db: Reader, trace_id: str, gpu_config: str) -> list[BaseCandidate]:
     """Sims of this trace on this config that succeeded with step timing or are under way, newest run first."""
     needle = json.dumps(trace_id, ensure_ascii=False).encode("utf-8", "surrogatepass")
     rows = await db.fetch(CANDIDATES, gpu_config, [state.value for state in _ACTIVE], needle)
@@ -75,7 +72,7 @@ def attachable(found: Sequence[BaseCandidate]) -> BaseCandidate | None:
     return None
 
 
-async def has_step_timeline(db: "Reader", sim_id: str) -> bool:
+async def has_step_timeline(db: Reader, sim_id: str) -> bool:
     """Whether the sim sent step timing."""
     return bool(
         await db.fetchval("SELECT EXISTS (SELECT 1 FROM step_timeline_view WHERE sim_id = $1)", sim_id)
