@@ -27,6 +27,7 @@ _logger = structlog.get_logger(__name__)
 _PASSED_ON = (
     "PATH", "HOME", "LANG", "LC_ALL", "TZ", "TMPDIR", "USER", "VIRTUAL_ENV", "PYTHONPATH", "LD_LIBRARY_PATH",
     "CASCADE_LOG_FORMAT", "CASCADE_LOG_LEVEL", "CASCADE_OTLP_ENDPOINT",
+    "CASCADE_TOKENIZER_DIR",
 )  # fmt: skip
 # The order of an orderly stop: no new work, no sims, then the readers, the gateway last.
 STOP_ORDER = ("samples", "ingest", "launcher", "parser", "requestsim", "api")

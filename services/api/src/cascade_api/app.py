@@ -35,6 +35,7 @@ from cascade_api.routes import (
 from cascade_api.routes import (
     estimates as estimate_routes,
 )
+from cascade_api.scenarios import retirement
 from cascade_api.settings import ApiSettings
 from cascade_api.wire.traces import GpuConfig
 
@@ -92,7 +93,12 @@ async def opened_gateway(settings: ApiSettings) -> AsyncIterator[Gateway]:
 def background_work(gateway: Gateway) -> list[Coroutine[None, None, None]]:
     """What runs beside the routes for as long as the gateway is open. Each ends only by an error that must stop it."""
     url = gateway.settings.database_url.get_secret_value()
-    return [gateway.gate.listen(url), gateway.projector.run(url), archiver.run(gateway)]
+    return [
+        gateway.gate.listen(url),
+        gateway.projector.run(url),
+        archiver.run(gateway),
+        retirement.run(gateway),
+    ]
 
 
 def gpu_configs(accelsim_dir: Path | None) -> dict[str, GpuConfig]:
