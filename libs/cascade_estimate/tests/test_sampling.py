@@ -77,6 +77,11 @@ def test_a_repeated_kernel_finds_its_lines_in_l2(write_trace: Callable[..., Path
 
 def test_the_newest_regions_stay_in_l2() -> None:
     warm = WarmL2().after((Region(0, 100, 100.0),)).after((Region(200, 300, 100.0),))
-    assert warm.resident(1000) == ((200, 300), (0, 100))
-    assert warm.resident(150) == ((200, 300), (50, 100))
-    assert warm.after((Region(0, 400, 400.0),)).resident(1000) == ((0, 400),)
+    assert [(one.low, one.high) for one in warm.resident(1000)] == [(200, 300), (0, 100)]
+    assert [(one.low, one.high) for one in warm.resident(150)] == [(200, 300), (50, 100)]
+    assert [(one.low, one.high) for one in warm.after((Region(0, 400, 400.0),)).resident(1000)] == [(0, 400)]
+
+
+def test_a_sparse_region_counts_by_its_density() -> None:
+    (one,) = WarmL2().after((Region(0, 100, 25.0, frozenset({3})),)).resident(1000)
+    assert (one.density, one.known) == (0.25, frozenset({3}))

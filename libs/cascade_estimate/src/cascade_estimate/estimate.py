@@ -157,10 +157,11 @@ def l2_after(trace: KernelTrace, warm: WarmL2 | None = None) -> WarmL2:
     accesses = _witnesses(trace)
     access = analyse(trace.header.grid, accesses, frozenset())
     lines = sum(_touched(accesses[0], access, trace.header.blocks))
-    ends: dict[int, tuple[int, int]] = {}
     both_ends = (0, trace.header.blocks - 1)
     extremes = [trace.accesses_of(index, _REGION_ACCESSES, trace.header.warps) for index in both_ends]
-    for block in (*accesses.values(), *(found for found in extremes if found is not None)):
+    blocks = [*accesses.values(), *(found for found in extremes if found is not None)]
+    ends: dict[int, tuple[int, int]] = {}
+    for block in blocks:
         for pc, found in block.by_pc.items():
             low, high = ends.get(pc, (min(found), max(found)))
             ends[pc] = min(low, *found), max(high, *found)
@@ -172,7 +173,13 @@ def l2_after(trace: KernelTrace, warm: WarmL2 | None = None) -> WarmL2:
             merged.append([low, high])
     span = sum(high - low + 1 for low, high in merged)
     part = min(lines / span, 1.0) if span else 1.0
-    touched = tuple(Region(low, high + 1, (high + 1 - low) * part) for low, high in merged)
+    known: set[int] = set().union(*(block.everything for block in blocks))
+    touched = tuple(
+        Region(
+            low, high + 1, (high + 1 - low) * part, frozenset(line for line in known if low <= line <= high)
+        )
+        for low, high in merged
+    )
     return (warm or WarmL2()).after(touched)
 
 

@@ -348,14 +348,16 @@ class _Core:
             done, taken = self.memory.store(line, warp.block.salt, footprint, execute + 1.0, pc)
         else:
             done, taken = self.memory.atomic(line, warp.block.salt, footprint, execute + 1.0, pc)
-            next_ready = max(next_ready, done)
+            if done > next_ready:
+                next_ready = done
         self.lsu_free = execute + taken
         self.out.lsu_busy += taken
         if writes:
             known = warp.registers
             for register in writes:
                 known[register] = done
-        warp.finish = max(warp.finish, done)
+        if done > warp.finish:
+            warp.finish = done
         return next_ready
 
 

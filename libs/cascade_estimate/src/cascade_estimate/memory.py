@@ -6,7 +6,7 @@ cores ask for too, so each request takes the slices and channels for as many cor
 under load is the backlog that results.
 """
 
-# ruff: noqa: PLR1730 - max() costs four times an if, and these run for every instruction
+# ruff: noqa: PLR1730, FURB136 - max() costs four times an if, and these run for every instruction
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from cascade_estimate.addressing import AddressMap
 from cascade_estimate.coalesce import LINE_SHIFT, Footprint
 from cascade_estimate.config import GpuSpec
+from cascade_estimate.l2state import WarmRange
 from cascade_estimate.sharing import Access, Step
 
 # Stages between the core and a slice, in core cycles: injection queue, crossbar and ejection each way, then
@@ -43,7 +44,7 @@ class Surroundings:
         active: cores with work.
         grid: blocks along each dimension.
         access: per program counter, how the blocks' accesses meet (sharers are counted in blocks).
-        warm: ranges of 128-byte lines that are in L2 before the kernel begins.
+        warm: ranges of lines that are in L2 before the kernel begins.
         evicted_share: share of written sectors that go to DRAM because L2 overflows.
         l2_lines: lines that this core's data may occupy in L2.
     """
@@ -51,7 +52,7 @@ class Surroundings:
     active: int
     grid: tuple[int, int, int]
     access: dict[int, Access]
-    warm: tuple[tuple[int, int], ...]
+    warm: tuple[WarmRange, ...]
     evicted_share: float
     l2_lines: float
 
@@ -88,6 +89,7 @@ class _Meeting:
         "_offsets",
         "_orbits",
         "answer_cost",
+        "began",
         "channel_share",
         "crowd",
         "crowded",
@@ -111,6 +113,7 @@ class _Meeting:
         self.slice_share = active / spec.slices
         self.channel_share = active / spec.channels
         self.owed = 0.5
+        self.began = -1.0
         self.crowded = self.meeting > spec.l2.mshr_merges
         self.crowd = min(self.meeting / (2.0 * spec.l2.mshr_merges), 1.0)
         together = min(max(self.meeting / _CROWD - 1.0, 0.0), 1.0) if access.first else 0.0
@@ -217,6 +220,9 @@ class Memory:
         self._default = _Meeting(spec, around, Access(1.0, 1.0, first=False))
         self._meetings = {pc: _Meeting(spec, around, access) for pc, access in around.access.items()}
         self._bank_cycles: dict[int, int] = {}
+        self._warm = around.warm
+        self._salt = 0  # of the access under way
+        self._warm_owed = [0.0] * len(around.warm)
         self._queue: Burst | None = None
         self._first_out = spec.l1.miss_queue * self._default.send_cost
         self.joined: Burst | None = None
@@ -231,8 +237,8 @@ class Memory:
         dense = len(lines) < 2 or lines[-1][0] - lines[0][0] <= _ROW_LINES * len(lines)
         l1, traffic, most = self._l1, self.traffic, self._l1_lines
         traffic.l1_sectors += footprint.sectors
-        if not meeting.shared:
-            line += salt
+        self._salt = 0 if meeting.shared else salt
+        line += self._salt
         before = self._port
         misses = 0
         for offset, mask in lines:
@@ -289,8 +295,8 @@ class Memory:
         cycles = self._cycles_in_l1(footprint)
         first = start + self.spec.l1_latency + 1.0
         l1, done = self._l1, first
-        if not meeting.shared:
-            line += salt
+        self._salt = 0 if meeting.shared else salt
+        line += self._salt
         before = self._port
         for offset, mask in footprint.lines:
             number = line + offset
@@ -313,8 +319,8 @@ class Memory:
     def atomic(self, line: int, salt: int, footprint: Footprint, start: float, pc: int) -> tuple[float, int]:
         """The same for an atomic, which skips the L1 and goes as one request per colliding lane."""
         meeting = self._meetings.get(pc, self._default)
-        if not meeting.shared:
-            line += salt
+        self._salt = 0 if meeting.shared else salt
+        line += self._salt
         done = start
         per_line = footprint.transactions / max(len(footprint.lines), 1)
         self.traffic.atomics += footprint.transactions
@@ -338,19 +344,22 @@ class Memory:
             found = self._bank_cycles[key] = footprint.bank_cycles(self.spec.l1_banks)
         return found
 
-    def _absent(self, line: int, meeting: _Meeting) -> bool:
+    def _absent(self, line: int, meeting: _Meeting, when: float) -> bool:
         """Whether a read of `line` misses L2; keeps the order of first touches."""
         entry = self._l2.get(line)
         if entry is None:
             self._l2[line] = _Line(0, 0.0, self._l2_stamp)
             self._l2_stamp += 1.0 / meeting.sharers
-            for low, high in self.around.warm:
-                if low <= line < high:
-                    return False
+            if self._warm and self._is_warm(line - self._salt):
+                return False
             if meeting.shared and meeting.meeting < meeting.sharers:
                 # Not all sharers come at the same time: this core finds some of the lines already there.
                 meeting.owed += meeting.meeting / meeting.sharers
                 if meeting.owed < 1.0:
+                    # Another core asked for it, at the earliest when this one asked for the first such line.
+                    if meeting.began < 0.0:
+                        meeting.began = when
+                    self._l2[line].arrives = meeting.began + self._dram_access
                     return False
                 meeting.owed -= 1.0
             return True
@@ -358,6 +367,18 @@ class Memory:
             entry.stamp = self._l2_stamp
             self._l2_stamp += 1.0 / meeting.sharers
             return True
+        return False
+
+    def _is_warm(self, line: int) -> bool:
+        """Whether an earlier kernel left the line in L2; of sparsely touched ranges every n-th line is."""
+        for number, warm in enumerate(self._warm):
+            if warm.low <= line < warm.high:
+                if line in warm.known:
+                    return True
+                self._warm_owed[number] += warm.density
+                if self._warm_owed[number] >= 1.0:
+                    self._warm_owed[number] -= 1.0
+                    return True
         return False
 
     def _beyond_l1(
@@ -373,12 +394,14 @@ class Memory:
     ) -> float:
         """Time at which the answer to `sectors` of `line`, ready to leave the core at `when`, is back."""
         traffic = self.traffic
-        sent = max(self._port, when)
+        sent = self._port
+        if when > sent:
+            sent = when
         flits = sectors * meeting.send_cost
         self._port = sent + flits
         traffic.port_busy += flits
         at_slice = sent + self._request
-        miss = self._absent(line, meeting) and not write
+        miss = self._absent(line, meeting, at_slice) and not write
         # L2: this core's part of the pooled slices, and the very slice where many cores meet in one line.
         pool = self._pool_l2
         if pool < at_slice:
@@ -386,7 +409,7 @@ class Memory:
         start = pool
         busy = sectors * self._l2_cycle * weight
         load = busy * meeting.slice_share
-        hold = busy * meeting.meeting
+        hold = busy * meeting.sharers
         turns = (meeting.meeting - 1.0) * (sectors - 0.5) * self._l2_cycle * weight
         if miss and meeting.crowded:
             # More requesters than an MSHR entry merges: for each sector the slice's queue waits for DRAM to
@@ -424,7 +447,7 @@ class Memory:
             answers = at_slice
         answers += sectors * meeting.answer_cost
         self._answers = answers
-        return max(answer, answers)
+        return answers if answers > answer else answer
 
     def _dram(
         self, line: int, sectors: int, when: float, channel: int, meeting: _Meeting, *, dense: bool
@@ -441,7 +464,7 @@ class Memory:
             channels, each = self._channels, service * orbit.cores / meeting.meeting
             for member in orbit.channels:
                 free = channels[member]
-                channels[member] = (max(when, free)) + each
+                channels[member] = (free if free > when else when) + each
             done = channels[channel] + self._dram_access
             self._l2[line].arrives = done
             return done
