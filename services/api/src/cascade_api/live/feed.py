@@ -53,17 +53,16 @@ class Subscriber:
 
     async def next(self, *, within_s: float) -> bytes | None:
         """The next frame; None when none came in time. Raises StopAsyncIteration when the stream must end."""
-        if not self._frames:
-            if self.cut_off:
-                raise StopAsyncIteration
-            self._wake.clear()
-            try:
-                async with asyncio.timeout(within_s):
+        try:
+            async with asyncio.timeout(within_s):
+                # A loop: facts that nobody sees wake this up too.
+                while not self._frames:
+                    if self.cut_off:
+                        raise StopAsyncIteration
+                    self._wake.clear()
                     await self._wake.wait()
-            except TimeoutError:
-                return None
-            if not self._frames:
-                raise StopAsyncIteration
+        except TimeoutError:
+            return None
         return self._frames.popleft()[1]
 
 
