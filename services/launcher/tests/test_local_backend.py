@@ -37,7 +37,7 @@ Make = Callable[[str | None], LocalBackend]
 
 
 @pytest.fixture
-async def make(traces: S3Bucket, tmp_path: Path) -> AsyncIterator[Make]:
+async def make(stored_trace: S3Bucket, tmp_path: Path) -> AsyncIterator[Make]:
     """Backends of one data directory, as launchers that follow one another; their sims end with the test."""
     data_dir = tmp_path / "data"
 
@@ -48,11 +48,11 @@ async def make(traces: S3Bucket, tmp_path: Path) -> AsyncIterator[Make]:
             token="tok",
             data_dir=data_dir,
             accelsim_dir=Path("/opt/accel-sim"),
-            bucket_name=traces.name,
+            bucket_name=stored_trace.name,
             prefix=PREFIX,
         )
         environ = {**os.environ, "CASCADE_DATABASE_URL": "postgresql://u:p@h/d", "CASCADE_S3_SECRET_KEY": "s"}
-        return LocalBackend(options, traces, environ)
+        return LocalBackend(options, stored_trace, environ)
 
     yield build
     await local.stop_all(data_dir)

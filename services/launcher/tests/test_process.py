@@ -14,7 +14,6 @@ from cascade_cli.embedded.s3_requests import S3Access
 from cascade_core.jetstream.connection import connected
 from cascade_core.jetstream.lease import held
 from cascade_core.jetstream.log import JetStreamLog
-from cascade_core.s3.bucket import S3Bucket
 from cascade_core.settings import NatsSettings
 from cascade_core.sims.facts import SimLaunchStarted
 from cascade_core.sims.transitions import SimState
@@ -56,16 +55,16 @@ class Launchers:
 
 @pytest.fixture
 async def launchers(
-    fresh_nats: EmbeddedNats, bucket: S3Access, traces: S3Bucket, tmp_path: Path
+    fresh_nats: EmbeddedNats, filled_bucket: S3Access, tmp_path: Path
 ) -> AsyncIterator[Launchers]:
     data_dir = tmp_path / "data"
     environ = {
         "PATH": os.environ["PATH"],
         "CASCADE_NATS_URL": fresh_nats.url,
-        "CASCADE_S3_ENDPOINT": bucket.endpoint,
-        "CASCADE_S3_BUCKET": traces.name,
-        "CASCADE_S3_ACCESS_KEY": bucket.access_key or "",
-        "CASCADE_S3_SECRET_KEY": bucket.secret_key or "",
+        "CASCADE_S3_ENDPOINT": filled_bucket.endpoint,
+        "CASCADE_S3_BUCKET": filled_bucket.bucket,
+        "CASCADE_S3_ACCESS_KEY": filled_bucket.access_key or "",
+        "CASCADE_S3_SECRET_KEY": filled_bucket.secret_key or "",
         "CASCADE_DATA_DIR": str(data_dir),
     }
     started = Launchers(environ)
@@ -131,7 +130,7 @@ async def test_a_stop_without_the_log_still_ends_the_sims_and_the_next_launcher_
     (sim,) = await until(log, lambda sims: bool(sims) and sims[0].launcher_ref is not None)
     await fresh_nats.stop()
     launcher.send_signal(signal.SIGTERM)
-    await asyncio.wait_for(launcher.wait(), 7)  # within the grace that `cascade serve` gives
+    await asyncio.wait_for(launcher.wait(), 12)
     assert not is_alive(int(sim.launcher_ref or 0))
     await fresh_nats.start()
     await launchers.start(simulator.command("wait"))

@@ -51,7 +51,7 @@ def states(*wanted: SimState) -> Callable[[Sequence[Sim]], bool]:
 
 @pytest.fixture
 async def backend_for(
-    traces: S3Bucket, tmp_path: Path
+    stored_trace: S3Bucket, tmp_path: Path
 ) -> AsyncIterator[Callable[[str | None], LocalBackend]]:
     data_dir = tmp_path / "data"
 
@@ -62,10 +62,10 @@ async def backend_for(
             token="",
             data_dir=data_dir,
             accelsim_dir=Path("/opt/accel-sim"),
-            bucket_name=traces.name,
+            bucket_name=stored_trace.name,
             prefix=PREFIX,
         )
-        return LocalBackend(options, traces, os.environ)
+        return LocalBackend(options, stored_trace, os.environ)
 
     yield build
     await local.stop_all(data_dir)

@@ -81,6 +81,9 @@ def load(settings: type[S]) -> S:
         return settings()
     except ValidationError as error:
         for problem in error.errors():
-            name = "CASCADE_" + "_".join(str(part) for part in problem["loc"]).upper()
+            name = (
+                settings.model_config.get("env_prefix", "")
+                + "_".join(str(part) for part in problem["loc"]).upper()
+            )
             print(f"{name}: {problem['msg']}. Set it in the environment and start again.", file=sys.stderr)
         raise SystemExit(2) from error

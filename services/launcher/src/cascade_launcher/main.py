@@ -5,8 +5,8 @@ import os
 import socket
 import sys
 import uuid
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager
 from datetime import UTC, datetime
 
 import structlog
@@ -16,12 +16,14 @@ from cascade_core.jetstream.connection import connected
 from cascade_core.jetstream.lease import held
 from cascade_core.jetstream.log import JetStreamLog
 from cascade_core.jetstream.provision import provision
+from cascade_core.ports import Bucket
 from cascade_core.s3 import bucket
 from cascade_core.settings import load
 from nats.aio.client import Client
 
 from cascade_launcher.backends.local import STOPPED_ERROR, LocalBackend, LocalOptions
-from cascade_launcher.backends.protocol import Backend
+from cascade_launcher.backends.protocol import Backend, LaunchError
+from cascade_launcher.backends.remote import RemoteOptions
 from cascade_launcher.reactor import Reactor, Timing
 from cascade_launcher.settings import LauncherSettings
 
@@ -33,7 +35,9 @@ GIVE_UP_WITHIN_S = 2.0
 """What telling the log may take at an orderly stop; ending the sims takes up to 5 s more."""
 
 
-class _SystemClock:
+class SystemClock:
+    """The time of this machine."""
+
     def now(self) -> datetime:
         """UTC, aware."""
         return datetime.now(UTC)
@@ -67,26 +71,68 @@ async def serve(settings: LauncherSettings, stop: asyncio.Event) -> None:
 
 @asynccontextmanager
 async def opened_backend(settings: LauncherSettings) -> AsyncIterator[Backend]:
-    """The backend that `CASCADE_SIMS` names."""
-    match settings.sims:
-        case "local":
-            async with bucket.opened(settings) as traces:
-                yield LocalBackend(
-                    LocalOptions(
-                        sim_cmd=settings.sim_cmd,
-                        main_url=settings.public_url,
-                        token=settings.token.get_secret_value(),
-                        data_dir=settings.data_dir,
-                        accelsim_dir=settings.accelsim_dir,
-                        bucket_name=settings.s3_bucket,
-                        prefix=settings.s3_prefix,
-                    ),
-                    traces,
-                    os.environ,
+    """The backend that `CASCADE_SIMS` names. Raises LaunchError where what it needs is missing."""
+    async with bucket.opened(settings) as traces:
+        match settings.sims:
+            case "local":
+                yield _local(settings, traces)
+            case "kubernetes":
+                async with _kubernetes(settings, traces) as backend:
+                    yield backend
+            case other:
+                print(
+                    f"CASCADE_SIMS: the backend {other!r} is not built yet; choose `local`.", file=sys.stderr
                 )
-        case other:
-            print(f"CASCADE_SIMS: the backend {other!r} is not built yet; choose `local`.", file=sys.stderr)
-            raise SystemExit(2)
+                raise SystemExit(2)
+
+
+def _local(settings: LauncherSettings, traces: Bucket) -> LocalBackend:
+    options = LocalOptions(
+        sim_cmd=settings.sim_cmd,
+        main_url=settings.public_url,
+        token=settings.token.get_secret_value(),
+        data_dir=settings.data_dir,
+        accelsim_dir=settings.accelsim_dir,
+        bucket_name=settings.s3_bucket,
+        prefix=settings.s3_prefix,
+    )
+    return LocalBackend(options, traces, os.environ)
+
+
+@asynccontextmanager
+async def _kubernetes(settings: LauncherSettings, traces: Bucket) -> AsyncIterator[Backend]:
+    with _extra("kubernetes"):
+        from cascade_launcher.backends.kubernetes import KubernetesBackend, opened_api
+    from cascade_launcher.backends.kubernetes_settings import KubernetesSettings
+
+    own = load(KubernetesSettings)
+    async with opened_api() as api:
+        yield KubernetesBackend(api, own, _remote(settings), traces, SystemClock())
+
+
+@contextmanager
+def _extra(name: str) -> Iterator[None]:
+    """Importing what the extra `name` of this package brings. Raises LaunchError where it was not installed."""
+    try:
+        yield
+    except ImportError as error:
+        raise LaunchError(
+            f"CASCADE_SIMS={name} needs a library that is not installed ({error.name}). "
+            f"Install cascade-launcher[{name}], as in `uv run --extra {name} cascade serve`."
+        ) from error
+
+
+def _remote(settings: LauncherSettings) -> RemoteOptions:
+    return RemoteOptions(
+        sim_cmd=settings.sim_cmd,
+        main_url=settings.public_url,
+        token=settings.token.get_secret_value(),
+        accelsim_dir=settings.accelsim_dir,
+        bucket_name=settings.s3_bucket,
+        prefix=settings.s3_prefix,
+        s3_endpoint=settings.s3_endpoint,
+        s3_region=settings.s3_region,
+    )
 
 
 class _Term:
@@ -112,7 +158,7 @@ class _Term:
             await asyncio.shield(self._end_local_sims(own=True))
 
     async def _one_term(self, lost: asyncio.Event) -> None:
-        reactor = Reactor(JetStreamLog(self._client), self._backend, _SystemClock(), self._timing)
+        reactor = Reactor(JetStreamLog(self._client), self._backend, SystemClock(), self._timing)
         leading = asyncio.create_task(reactor.run())
         losing = asyncio.create_task(lost.wait())
         try:

@@ -323,13 +323,16 @@ class Reactor:
                 case Running():
                     self._waiting.pop(sim_id, None)
                     self._sightings.pop(sim_id, None)
-                case Ended() | Gone() as over:
+                case Ended() | Gone():
                     self._sightings[sim_id] = self._sightings.get(sim_id, 0) + 1
                     if self._sightings[sim_id] >= SIGHTINGS:
-                        await self._report_over(sim, over)
+                        await self._report_over(sim)
 
-    async def _report_over(self, sim: Sim, over: Ended | Gone) -> None:
+    async def _report_over(self, sim: Sim) -> None:
         if self._judged_at.get(sim.sim_id, 0) > self._fleet.position:
+            return
+        over = await self._backend.alive(sim.sim_id)  # with its last output, which a census leaves out
+        if not isinstance(over, Ended | Gone):
             return
         error = ending(over, heard=sim.last_heartbeat_at is not None)
         now = self._clock.now()

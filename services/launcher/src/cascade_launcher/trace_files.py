@@ -20,6 +20,7 @@ from cascade_core.errors import BucketUnavailable, NotFound
 from cascade_core.ports import Bucket, ObjectInfo
 
 from cascade_launcher.backends.protocol import LaunchError
+from cascade_launcher.bucket_traces import KERNELS_LIST, missing_list
 from cascade_launcher.trace_paths import relative_path
 
 _logger = structlog.get_logger(__name__)
@@ -32,7 +33,6 @@ LISTING_TRIES = 3
 """How often a trace may change under the download."""
 RETRY_WAIT_S = 0.5
 LOCK_LOOK_EVERY_S = 0.1
-KERNELS_LIST = "traces/kernelslist.g"
 _PLAIN_MD5 = re.compile(r"[0-9a-f]{32}")
 
 
@@ -70,10 +70,7 @@ async def materialise(bucket: Bucket, *, prefix: str, directory: Path, index_pat
             "Make room or fix CASCADE_DATA_DIR, then launch a new run."
         ) from error
     if not (directory / KERNELS_LIST).is_file():
-        raise LaunchError(
-            f"launcher prepare: {KERNELS_LIST} not found under {prefix} in the bucket. "
-            "The trace must be ready before a run; was it removed since?"
-        )
+        raise missing_list(prefix + KERNELS_LIST)
 
 
 @asynccontextmanager

@@ -5,7 +5,6 @@ They outlive a launcher that is killed, and are found again by the records on di
 
 import asyncio
 import os
-import shlex
 import shutil
 import signal
 import subprocess
@@ -20,6 +19,8 @@ from cascade_core.runs.state import Run
 from cascade_launcher.backends import processes
 from cascade_launcher.backends.protocol import Ended, Gone, Launch, LaunchError, Running, Vital
 from cascade_launcher.backends.records import AlreadyLocked, ProcessRecord, Records
+from cascade_launcher.backends.remote import split_command
+from cascade_launcher.bucket_traces import key_prefix
 from cascade_launcher.environment import contract, inherited
 from cascade_launcher.trace_files import materialise
 from cascade_launcher.trace_paths import directory_name, trace_dir
@@ -70,12 +71,11 @@ class LocalBackend:
 
     async def prepare(self, run: Run) -> None:
         """Put the trace on this disk."""
-        self._command()
+        split_command(self._options.sim_cmd)
         options = self._options
-        prefix = f"{options.prefix.strip('/')}/" if options.prefix.strip("/") else ""
         await materialise(
             self._bucket,
-            prefix=f"{prefix}{run.trace_id}/",
+            prefix=key_prefix(options.prefix, run.trace_id),
             directory=self._trace_dir(run.trace_id),
             index_path=options.data_dir.absolute() / "work/traces" / f"{directory_name(run.trace_id)}.json",
         )
@@ -130,19 +130,8 @@ class LocalBackend:
             options.data_dir, bucket=options.bucket_name, prefix=options.prefix, trace_id=trace_id
         )
 
-    def _command(self) -> list[str]:
-        text = self._options.sim_cmd
-        if text is None or not text.strip():
-            raise LaunchError("launch: CASCADE_SIM_CMD is not set")
-        try:
-            return shlex.split(text)
-        except ValueError as error:
-            raise LaunchError(
-                f"launch: CASCADE_SIM_CMD cannot be split into arguments ({error}): {text!r}. Fix its quotes."
-            ) from error
-
     async def _start(self, launch: Launch) -> _Process:
-        command = self._command()
+        command = split_command(self._options.sim_cmd)
         environ = self._environ | contract(
             launch,
             main_url=self._options.main_url,

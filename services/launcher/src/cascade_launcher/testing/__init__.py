@@ -47,7 +47,11 @@ SIMULATOR = textwrap.dedent("""
         subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"])
         sys.exit(0)
     (starts / (os.environ["CASCADE_SIM_ID"] + ".up")).touch()
+    told = here / ("tell-" + os.environ["CASCADE_SIM_ID"])
     while not (here / "may-exit").exists():
+        if told.exists():
+            print("last words", flush=True)
+            sys.exit(int(told.read_text()))
         time.sleep(0.02)
 """)
 
@@ -72,6 +76,12 @@ class Simulator:
     def is_up(self, sim_id: str) -> bool:
         """Whether it has come past its preparations."""
         return (self._directory / "starts" / f"{sim_id}.up").exists()
+
+    def tell(self, sim_id: str, code: int) -> None:
+        """One waiting simulator prints `last words` and exits with `code`."""
+        waiting = self._directory / "told.tmp"
+        waiting.write_text(str(code))
+        waiting.replace(self._directory / f"tell-{sim_id}")
 
     def let_exit(self) -> None:
         """Every waiting simulator exits with 0."""
