@@ -9,13 +9,16 @@ from cascade_cli.embedded.testing import (
     s3_server,
     servers_dir,
 )
+from cascade_cli.testing import estimate_app, replay_app
 
 __all__ = [
     "bucket",
+    "estimate_app",
     "fresh_nats",
     "nats_server",
     "postgres_server",
     "postgres_url",
+    "replay_app",
     "s3_server",
     "servers_dir",
 ]

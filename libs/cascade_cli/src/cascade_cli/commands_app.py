@@ -228,7 +228,7 @@ def mcp(
     port: Annotated[int, typer.Option(help="With http: port to listen on.")] = 8765,
 ) -> None:
     """Serve the app's actions to agents by the Model Context Protocol."""
-    from cascade_mcp.main import serve
+    from cascade_mcp.main import OpenDoorError, serve
 
     from cascade_cli.connecting import find_app
     from cascade_cli.output import fail
@@ -236,7 +236,10 @@ def mcp(
     if transport not in ("stdio", "http"):
         fail(f"there is no transport {transport!r}", "choose stdio or http")
     app = find_app()
-    serve(app.url, app.token_text(), http=(host, port) if transport == "http" else None)
+    try:
+        serve(app.url, app.token_text(), http=(host, port) if transport == "http" else None)
+    except OpenDoorError as error:
+        fail(str(error))
 
 
 def _chosen(client: "CascadeClient", run_id: str | None) -> str:

@@ -4,7 +4,10 @@ import json
 from typing import Any, NoReturn
 
 import typer
+from cascade_client.report_text import duration
 from rich.console import Console
+
+__all__ = ["console", "duration", "fail", "print_json", "stderr"]
 
 console = Console()
 stderr = Console(stderr=True)
@@ -19,16 +22,3 @@ def fail(problem: str, next_step: str = "", *, code: int = 1) -> NoReturn:
 def print_json(value: dict[str, Any] | list[Any]) -> None:
     """One strict JSON value on stdout and nothing else."""
     typer.echo(json.dumps(value, allow_nan=False))
-
-
-_UNITS = ((1e9, "s"), (1e6, "ms"), (1e3, "µs"), (1.0, "ns"))
-
-
-def duration(ns: float | None) -> str:
-    """A time in the largest unit that keeps the number above 1."""
-    if ns is None:
-        return "–"
-    for scale, unit in _UNITS:
-        if abs(ns) >= scale:
-            return f"{ns / scale:.3g} {unit}" if ns / scale < 1000 else f"{ns / scale:.0f} {unit}"
-    return f"{ns:.3g} ns"

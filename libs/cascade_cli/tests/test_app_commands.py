@@ -1,0 +1,184 @@
+"""The verbs on a whole app: what they print, what they refuse, and what scripts get."""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from cascade_cli.main import app
+from cascade_cli.testing import DemoApp
+from typer.testing import CliRunner, Result
+
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(240)]
+
+Run = Callable[..., Result]
+
+
+@pytest.fixture
+def cascade(replay_app: DemoApp, monkeypatch: pytest.MonkeyPatch) -> Run:
+    monkeypatch.setenv("CASCADE_URL", replay_app.url)
+    monkeypatch.setenv("CASCADE_TOKEN", replay_app.token)
+    monkeypatch.setenv("COLUMNS", "200")
+    return lambda *arguments: CliRunner().invoke(app, list(arguments))
+
+
+def printed(result: Result) -> Any:
+    assert result.exit_code == 0, result.output
+    return json.loads(result.stdout)
+
+
+def test_the_report_of_a_replay_has_the_logs_numbers_and_says_whose_they_are(
+    cascade: Run, replay_app: DemoApp
+) -> None:
+    report = printed(cascade("report", replay_app.run_id, "--json"))
+    assert report["statements"][0]["kind"] == "stand-in"
+    assert report["comparable"] is False
+    assert report["fastest"] == []
+    # 39,328 cycles over six kernels in the recorded log; 1410 and 1440 MHz are the configs' clocks.
+    found = {config["gpu_config"]: config for config in report["configs"]}
+    assert found["SM80_A100"]["median_ns"] == pytest.approx(39328 / 1410 * 1000)
+    assert found["SM80_A30"]["median_ns"] == pytest.approx(39328 / 1440 * 1000)
+    assert [found["SM80_A100"][key] for key in ("succeeded", "replicas", "kernels")] == [2, 2, 6]
+    assert found["SM80_A100"]["lowest_ns"] == found["SM80_A100"]["highest_ns"]
+    assert found["SM80_A100"]["gpu_tot_sim_cycle"] == 39328
+    assert report["worst_kernels"][0]["name"] == "dot_kernel"
+    assert report["failed_sims"] == []
+    text = cascade("report", replay_app.run_id).stdout
+    assert text.index("stand-in simulator") < text.index("27.9 µs")
+    assert "cannot be compared" in text
+    assert "> **stand-in**" in cascade("report", replay_app.run_id, "--markdown").stdout
+
+
+def test_the_report_of_an_estimate_says_that_nothing_was_simulated(
+    estimate_app: DemoApp, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("CASCADE_URL", estimate_app.url)
+    monkeypatch.setenv("CASCADE_TOKEN", estimate_app.token)
+    report = printed(CliRunner().invoke(app, ["report", "--json"]))
+    assert report["run_id"] == estimate_app.run_id
+    assert report["statements"][0]["kind"] == "estimate"
+    assert "No simulator ran" in report["statements"][0]["text"]
+    assert report["comparable"] is True
+    medians = {config["gpu_config"]: config["median_ns"] for config in report["configs"]}
+    expected = {name: config["total_sim_ns"] for name, config in estimate_app.summary["configs"].items()}
+    assert medians == pytest.approx(expected)
+    assert report["fastest"][0] == min(medians, key=lambda name: medians[name])
+
+
+def test_lists_are_tables_or_json(cascade: Run, replay_app: DemoApp) -> None:
+    assert printed(cascade("traces", "--json"))[0]["id"] == "demo"
+    assert "demo/transformer-block" in cascade("traces").stdout
+    assert "gemv_kernel" in cascade("traces", "demo").stdout
+    assert {config["arch"] for config in printed(cascade("configs", "--arch", "sm_80", "--json"))} == {
+        "sm_80"
+    }
+    assert replay_app.run_id in cascade("runs").stdout
+    assert printed(cascade("runs", "--trace", "nothing", "--json")) == []
+    sims = printed(cascade("sims", replay_app.run_id, "--json"))
+    assert [sim["engine"] for sim in sims] == ["replay"] * 4
+    assert "6 of 8" in cascade("sims", replay_app.run_id).stdout
+
+
+def test_results_are_compared_and_saved(cascade: Run, replay_app: DemoApp, tmp_path: Path) -> None:
+    result = cascade(
+        "results", replay_app.run_id, "-o", str(tmp_path / "all.json"), "--perfetto", str(tmp_path / "p.json"),
+        "--files", str(tmp_path / "files"),
+    )  # fmt: skip
+    assert result.exit_code == 0, result.output
+    assert "triad_kernel" in result.stdout
+    assert json.loads((tmp_path / "all.json").read_text())["run"]["id"] == replay_app.run_id
+    assert json.loads((tmp_path / "p.json").read_text())["traceEvents"]
+    logs = sorted((tmp_path / "files").glob("*/sim.log"))
+    assert [log.parent.name for log in logs] == ["SM80_A100-0", "SM80_A100-1", "SM80_A30-0", "SM80_A30-1"]
+    assert "gpu_tot_sim_cycle = 39328" in logs[0].read_text()
+    assert (logs[0].parent / "outputs" / "accelsim.log.gz").stat().st_size > 0
+
+
+def test_a_launch_is_watched_to_its_end(cascade: Run) -> None:
+    result = cascade("launch", "demo", "SM80_A30", "--watch", "--json")
+    assert result.exit_code == 0, result.output
+    first, *events = [json.loads(line) for line in result.stdout.strip().split("\n")]
+    assert [entry["gpu_config"] for entry in first["entries"]] == ["SM80_A30"]
+    assert events[0]["type"] == "snapshot"
+    assert events[-1]["sim"]["state"] == "succeeded"
+    assert all(event["stat"]["stats"] == {} for event in events if event["type"] == "kernel")
+    watched = cascade("watch", first["id"])
+    assert watched.exit_code == 0
+    assert f"Next: cascade report {first['id']}" in watched.stdout
+
+
+def test_more_than_four_sims_are_not_launched_unasked(cascade: Run) -> None:
+    before = printed(cascade("runs", "--json"))
+    result = cascade("launch", "demo", "SM80_A100=3", "SM80_A30=3")
+    assert result.exit_code == 1
+    assert "6 sims: SM80_A100 × 3, SM80_A30 × 3" in result.stderr
+    assert "--yes" in result.stderr
+    assert printed(cascade("runs", "--json")) == before
+    launched = printed(cascade("launch", "demo", "SM80_A100=3", "SM80_A30=3", "--yes", "--json"))
+    assert len(launched["sims"]) == 6
+    cancelled = printed(cascade("cancel", launched["id"], "--json"))
+    assert sum(cancelled["sim_counts"].values()) == 6
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "said"),
+    [
+        (["report", "run-000000000000"], 1, "run run-000000000000 not found"),
+        (["launch", "demo", "SM90_H100"], 1, "SM90_H100 is sm_90 but trace demo is sm_80"),
+        (["launch", "demo", "SM80_A100=65"], 2, "count from 1 to 64"),
+        (["launch", "nothing"], 1, "trace nothing not found"),
+        (["mcp", "--transport", "carrier-pigeon"], 1, "choose stdio or http"),
+    ],
+)
+def test_a_mistake_ends_in_one_clear_sentence(
+    cascade: Run, arguments: list[str], code: int, said: str
+) -> None:
+    result = cascade(*arguments)
+    assert result.exit_code == code
+    assert said in result.stderr
+    assert result.stderr.count("\n") == 1
+
+
+def test_a_wrong_token_says_what_to_set(cascade: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CASCADE_TOKEN", "not-the-token")
+    result = cascade("runs")
+    assert result.exit_code == 1
+    assert "set CASCADE_TOKEN" in result.stderr
+    assert "not-the-token" not in result.output
+
+
+def test_an_app_that_serves_here_is_found_without_being_named(
+    cascade: Run, replay_app: DemoApp, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("CASCADE_URL")
+    monkeypatch.setenv("CASCADE_TOKEN", "meant-for-another-app")
+    monkeypatch.setenv("CASCADE_DATA_DIR", str(replay_app.data_dir))
+    assert printed(cascade("traces", "--json"))[0]["id"] == "demo"
+
+
+def test_without_any_app_the_next_step_is_named(
+    cascade: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("CASCADE_URL")
+    monkeypatch.setenv("CASCADE_DATA_DIR", str(tmp_path))
+    result = cascade("traces")
+    assert result.exit_code == 1
+    assert "export CASCADE_URL" in result.stderr
+
+
+def test_an_upload_becomes_a_ready_trace(
+    cascade: Run, replay_app: DemoApp, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("CASCADE_URL")
+    monkeypatch.setenv("CASCADE_DATA_DIR", str(replay_app.data_dir))
+    demo_trace = str(Path(__file__).parents[3] / "examples" / "demo-trace")
+    upload = ("upload", demo_trace, "--run-name", "by hand", "--meta", "model=a/model", "--wait", "--json")
+    uploaded = printed(cascade(*upload))
+    assert (uploaded["trace_id"], uploaded["state"]) == ("by hand", "ready")
+    assert printed(cascade("traces", "by hand", "--json"))["model"] == "a/model"
+    again = printed(cascade(*upload))
+    assert again["sent_bytes"] == 0
+    wrong = cascade("upload", demo_trace, "--run-name", "x", "--meta", "nothing")
+    assert wrong.exit_code == 2
+    assert "KEY=VALUE" in wrong.stderr
