@@ -6,7 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from cascade_estimate import GpuSpec, WarmL2, estimate_kernel, l2_after, read_trace
+from cascade_estimate import GpuSpec, WarmL2, estimate_kernel, l2_after, read_trace, sampling
 from cascade_estimate.estimate import _witnesses
 from cascade_estimate.l2state import Region
 from cascade_estimate.loops import main_loop, shortened
@@ -51,6 +51,21 @@ def test_a_shortened_loop_takes_as_long_as_the_whole(write_trace: Callable[..., 
     assert whole.terms["executed_ratio"] == 1.0
     assert long.terms["executed_ratio"] < 0.2
     assert (long.cycles - 5000) / (whole.cycles - 5000) == pytest.approx(20.0, rel=0.03)
+
+
+def test_later_waves_follow_from_the_first_two(
+    write_trace: Callable[..., Path], spec: GpuSpec, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    loads = [f"00{pc}0 ffffffff 1 R{pc} LDG.E 1 R2 4 1 0x7f{pc}000000000 4 0 " for pc in range(1, 5)]
+    adds = [f"00{pc}8 ffffffff 1 R9 FADD 2 R9 R{pc} 0 0 " for pc in range(1, 5)]
+    path = write_trace([*loads, *adds, *_loop(3)], blocks=30 * 108, threads=1024)
+    trace = read_trace(path)
+    sampled = estimate_kernel(trace, spec)
+    assert sampled.terms["executed_ratio"] == 1.0
+    monkeypatch.setattr(sampling, "_MOST_INSTRUCTIONS", 4000)
+    part = estimate_kernel(trace, spec)
+    assert part.terms["executed_ratio"] < 0.3
+    assert (part.cycles - 5000) / (sampled.cycles - 5000) == pytest.approx(1.0, rel=0.05)
 
 
 def test_lines_that_all_blocks_read_are_told_from_private_ones(

@@ -113,7 +113,7 @@ def measure(data_dir: Path, progress: Callable[[int, int], None] | None = None) 
     table = _table(data_dir / "cycles.csv")
     rows: list[BenchRow] = []
     for number, row in enumerate(table, 1):
-        spec = specs.setdefault(row["config"], _spec(data_dir, row["config"]))
+        spec = specs.get(row["config"]) or specs.setdefault(row["config"], _spec(data_dir, row["config"]))
         before = time.process_time()
         trace = read_trace(data_dir / "traces" / row["arch"] / f"{row['kernel_id']}.traceg.xz")
         estimate = estimate_kernel(trace, spec)
@@ -310,7 +310,7 @@ def _sequences(data_dir: Path) -> Iterable[SequenceRow]:
     for row in _table(path):
         if row["position"] == "1":
             warm = WarmL2()
-        spec = specs.setdefault(row["config"], _spec(data_dir, row["config"]))
+        spec = specs.get(row["config"]) or specs.setdefault(row["config"], _spec(data_dir, row["config"]))
         trace = read_trace(data_dir / "traces" / row["arch"] / f"{row['kernel_id']}.traceg.xz")
         estimate = estimate_kernel(trace, spec, warm)
         warm = l2_after(trace, warm)

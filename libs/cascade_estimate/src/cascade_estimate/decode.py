@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
+from functools import lru_cache
 from itertools import islice
 from typing import NamedTuple
 
@@ -15,6 +16,7 @@ from cascade_estimate.coalesce import LINE_SHIFT, Footprint, Pattern, Space, lan
 from cascade_estimate.errors import TraceFormatError
 from cascade_estimate.opcodes import Kind, Unit, classify, memory_operand_expected
 
+_REMEMBERED_HEADS = 1 << 14  # distinct line beginnings kept over all traces, as kernels repeat
 _GENERIC = int(Kind.GENERIC_LOAD)
 _NO_FOOTPRINT = Footprint((), 0, (), 0, 0)
 
@@ -212,24 +214,22 @@ class Decoder:
         return Pattern(lane_offsets(head.mask, head.mode, numbers, base), head.width, space)
 
     def _without_address(self, line: bytes) -> Instruction:
-        fields = line.split()
-        head = self._head_of(fields, with_address=False)
+        head = self._head_of(line, with_address=False)
         if memory_operand_expected(head.kind) and head.mask and head.kind is not Kind.MEMBAR:
-            raise TraceFormatError(
-                self.source,
-                0,
-                f"{fields[-1].decode(errors='replace')!r}: a memory instruction without addresses",
-            )
+            shown = line[:80].decode(errors="replace").strip()
+            raise TraceFormatError(self.source, 0, f"a memory instruction without addresses: {shown!r}")
         group = 0
-        if head.kind is Kind.COPY_WAIT and fields[-1].lstrip(b"-").isdigit():
-            group = int(fields[-1])
+        if head.kind is Kind.COPY_WAIT:
+            last = line.split()[-1]
+            group = int(last) if last.isdigit() else 0
+        lanes = head.mask.bit_count()
         return Instruction(
             head.unit,
             head.kind,
             head.writes,
             head.regs,
             head.reads,
-            head.mask.bit_count(),
+            lanes,
             0,
             head.pc,
             group,
@@ -238,38 +238,47 @@ class Decoder:
         )
 
     def _head(self, text: bytes) -> _Head:
-        return self._head_of(text.split(), with_address=True)
+        return self._head_of(text, with_address=True)
 
-    def _head_of(self, fields: list[bytes], *, with_address: bool) -> _Head:
+    def _head_of(self, text: bytes, *, with_address: bool) -> _Head:
         try:
-            at = 1 if self.lineinfo else 0
-            pc, mask, count = int(fields[at], 16), int(fields[at + 1], 16), int(fields[at + 2])
-            at += 3
-            writes = tuple(_register(part) for part in fields[at : at + count])
-            at += count
-            opcode = fields[at].decode("ascii")
-            sources = int(fields[at + 1])
-            at += 2
-            reads = tuple(_register(part) for part in fields[at : at + sources])
-            at += sources
-            width = int(fields[at])
-            mode = int(fields[at + 1]) if with_address else 0
-        except (IndexError, ValueError):
-            shown = b" ".join(fields)[:80].decode(errors="replace")
+            head, unlisted = _parse_head(text, self.lineinfo, with_address)
+        except (IndexError, KeyError, ValueError):
+            shown = text[:80].decode(errors="replace").strip()
             raise TraceFormatError(self.source, 0, f"not an instruction line: {shown!r}") from None
-        if not opcode[:1].isalpha() or mask >> 32 or len(writes) != count or len(reads) != sources:
-            shown = b" ".join(fields)[:80].decode(errors="replace")
-            raise TraceFormatError(self.source, 0, f"not an instruction line: {shown!r}")
-        unit, kind, listed = classify(opcode)
-        if not listed:
-            name = opcode.split(".", 1)[0]
-            self.unknown[name] = self.unknown.get(name, 0) + 1
-        return _Head(
-            unit, kind, writes, tuple(dict.fromkeys(writes + reads)), len(set(reads)), mask, width, mode, pc
-        )
+        if unlisted is not None:
+            self.unknown[unlisted] = self.unknown.get(unlisted, 0) + 1
+        return head
+
+
+@lru_cache(maxsize=_REMEMBERED_HEADS)
+def _parse_head(text: bytes, lineinfo: bool, with_address: bool) -> tuple[_Head, str | None]:
+    """The head of a line and its opcode if that is not listed. Raises IndexError or ValueError when it is no line."""
+    fields = text.split()
+    at = 1 if lineinfo else 0
+    pc, mask, count = int(fields[at], 16), int(fields[at + 1], 16), int(fields[at + 2])
+    at += 3
+    writes = tuple([_register(part) for part in fields[at : at + count]])
+    at += count
+    opcode = fields[at].decode("ascii")
+    sources = int(fields[at + 1])
+    at += 2
+    reads = tuple([_register(part) for part in fields[at : at + sources]])
+    at += sources
+    width = int(fields[at])
+    mode = int(fields[at + 1]) if with_address else 0
+    if not opcode[:1].isalpha() or mask >> 32 or len(writes) != count or len(reads) != sources:
+        raise ValueError(text)
+    unit, kind, listed = classify(opcode)
+    regs = tuple(dict.fromkeys(writes + reads))
+    head = _Head(unit, kind, writes, regs, len(set(reads)), mask, width, mode, pc)
+    return head, None if listed else opcode.split(".", 1)[0]
+
+
+_REGISTER_FILES = {b"R": 0, b"UR": 1 << 10, b"P": 1 << 11, b"UP": 1 << 12}
 
 
 def _register(text: bytes) -> int:
-    if text[:1] != b"R":
-        raise ValueError(text)
-    return int(text[1:])
+    """Number of a register; uniform and predicate registers, which some tracers name, are told apart."""
+    number = text.lstrip(b"RUP")
+    return _REGISTER_FILES[text[: len(text) - len(number)]] + int(number)

@@ -11,8 +11,12 @@ from cascade_estimate.memory import Surroundings
 from cascade_estimate.trace import KernelTrace
 
 _FULL_INSTRUCTIONS = 3000  # warp instructions up to which a core's whole share is executed
-_PART_INSTRUCTIONS = 2000  # warp instructions of the longer of two shortened shares, at first
+_LEAST_INSTRUCTIONS = 2000  # warp instructions of a longer share that are executed at first, at least
 _MOST_INSTRUCTIONS = 24000  # the same, at most; a share without a loop is executed whole up to here
+_TRACE_PART = (
+    50  # of the whole trace, one in this many instructions may be executed: it costs what reading costs
+)
+_LEAST_ITERATIONS = 4  # of a main loop that is shortened
 _SETTLED = 0.03  # relative change at which a longer share no longer matters
 _PROVEN = 10  # shares this many times longer than what is executed are executed twice, to see the change
 _DISTINCT_BLOCKS = 3  # blocks decoded in full; others of about the same length are represented by these
@@ -50,11 +54,11 @@ def core_time(
 ) -> CoreTime:
     """Time of the busiest core."""
     run = _Run(trace, spec, around, l1_bytes, resident, tuple(_shares(trace, spec)))
-    if run.total <= (_FULL_INSTRUCTIONS if trace.loop else _MOST_INSTRUCTIONS):
+    limit = min(max(trace.instructions // _TRACE_PART, _LEAST_INSTRUCTIONS), _MOST_INSTRUCTIONS)
+    if run.total <= (max(_FULL_INSTRUCTIONS, limit) if trace.loop else _MOST_INSTRUCTIONS):
         return run.whole()
-    limit = _PART_INSTRUCTIONS
     result = run.part(limit)
-    # A share that is only a few times longer is not worth a second look: its loop is the greater part of it.
+    # A share that is only a few times longer is not worth a second look: what was executed is the greater part of it.
     while run.total > _PROVEN * limit and limit < _MOST_INSTRUCTIONS:
         limit *= 2
         longer = run.part(limit)
@@ -121,17 +125,32 @@ class _Run:
         return CoreTime(outcome.cycles * (scale if abs(scale - 1.0) > 0.02 else 1.0), outcome, 1.0, 0.0)
 
     def part(self, limit: int) -> CoreTime:
-        """Execute about `limit` instructions: fewer waves of blocks first, then fewer loop iterations."""
-        count = min(len(self.shares), max(2 * self.resident, 1))
-        if len(self.shares) > self.resident and sum(s.instructions for s in self.shares[:count]) > 2 * limit:
-            count = self.resident
+        """Execute about `limit` instructions: two waves of blocks, with a few iterations of the main loop each.
+
+        Where that is too much it is one wave; without a loop the whole blocks of two waves are better than parts.
+        """
+        count = min(len(self.shares), 2 * self.resident)
+        room = 2 * limit if self.trace.loop else _MOST_INSTRUCTIONS
+        if sum(self._least(share) for share in self.shares[:count]) > room:
+            count = min(len(self.shares), self.resident)
         shares = self.shares[:count]
         wanted = sum(share.instructions for share in shares)
-        cycles, outcome = self._shortened(shares, wanted, limit) if wanted > limit else self._plain(shares)
+        if wanted <= (limit if self.trace.loop else _MOST_INSTRUCTIONS):
+            cycles, outcome = self._plain(shares)
+        else:
+            cycles, outcome = self._shortened(shares, wanted, limit)
         rest = self.total - wanted
         if rest > 0:
             cycles += _later_waves(outcome, self.resident, cycles, count) * count * rest / wanted
         return CoreTime(cycles, outcome, min(outcome.issued / self.total, 1.0), 0.0)
+
+    def _least(self, share: _Share) -> float:
+        """Instructions of a block when its main loop is as short as it may be."""
+        loop = self.trace.loop
+        if loop is None:
+            return share.instructions
+        looping = (loop.iterations - _LEAST_ITERATIONS) * loop.body * self.trace.header.warps
+        return max(share.instructions - max(looping, 0.0), 0.0)
 
     def _plain(self, shares: tuple[_Share, ...]) -> tuple[float, Outcome]:
         outcome = self._simulate(shares, [self.trace.block(share.sampled) for share in shares])
@@ -140,10 +159,10 @@ class _Run:
     def _shortened(self, shares: tuple[_Share, ...], wanted: int, limit: int) -> tuple[float, Outcome]:
         loop = self.trace.loop
         if loop is None:
-            return self._beginning(shares, wanted, limit)
+            return self._beginning(shares, wanted, _MOST_INSTRUCTIONS)
         warps = sum(self.trace.header.warps for _ in shares)
         straight = max(wanted - loop.iterations * loop.body * warps, 0.0)
-        long = max(int((limit - straight) / (loop.body * warps)), 4)
+        long = max(int((limit - straight) / (loop.body * warps)), _LEAST_ITERATIONS)
         if long >= loop.iterations - 1:
             return self._plain(shares)
         short = max(long // 2, 2)
