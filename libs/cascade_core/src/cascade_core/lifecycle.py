@@ -8,20 +8,26 @@ from contextlib import suppress
 import structlog
 
 from cascade_core.errors import CascadeError
+from cascade_core.tasks import TaskSet
 
 _logger = structlog.get_logger(__name__)
 
 Main = Callable[[asyncio.Event], Awaitable[None]]
 
 
-def run(main: Main, *, service: str) -> int:
+def run(
+    main: Main, *, service: str, loop_factory: Callable[[], asyncio.AbstractEventLoop] | None = None
+) -> int:
     """Run `main(stop)` until it returns; SIGTERM and SIGINT set `stop`. Returns the exit code.
+
+    loop_factory: makes the event loop; the standard one where it is left out.
 
     A CascadeError ends the process with its message and code 1: a restart at the checkpoint is cheap.
     """
     code = 0
     try:
-        asyncio.run(_supervised(main))
+        with asyncio.Runner(loop_factory=loop_factory) as runner:
+            runner.run(_supervised(main))
     except* CascadeError as errors:
         for error in _leaves(errors):
             _logger.critical("stopped", service=service, error=str(error), kind=type(error).__name__)
@@ -48,12 +54,11 @@ async def _supervised(main: Main) -> None:
 
 
 async def until_stopped(stop: asyncio.Event, *tasks: Awaitable[None]) -> None:
-    """Run `tasks` in one group until `stop` is set, then cancel them. An error in one ends all, and is raised."""
-    async with asyncio.TaskGroup() as group:
-        running = [group.create_task(_awaited(task)) for task in tasks]
-        await stop.wait()
-        for task in running:
-            task.cancel()
+    """Run `tasks` together until `stop` is set, then end them. An error in one ends all, and is raised."""
+    together = TaskSet()
+    for task in tasks:
+        together.create(_awaited(task))
+    await together.wait(stop)
 
 
 async def _awaited(awaitable: Awaitable[object]) -> None:

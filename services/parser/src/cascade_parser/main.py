@@ -30,10 +30,7 @@ async def serve(settings: ParserSettings, stop: asyncio.Event) -> None:
         await provision(client, replicas=settings.nats_replicas)
         reactor = ParserReactor(JetStreamLog(client))
         shares = Shares(client, holder_name(), gained=reactor.gained, lost=reactor.lost)
-        try:
-            await lifecycle.until_stopped(stop, reactor.run(shares))
-        finally:
-            await reactor.close()
+        await lifecycle.until_stopped(stop, reactor.run(shares))
 
 
 def main() -> int:

@@ -13,6 +13,7 @@ import structlog
 from cascade_core import subjects
 from cascade_core.jetstream.lease import Lease, try_acquire
 from cascade_core.jetstream.provision import LEASE_TTL_S
+from cascade_core.tasks import end
 from nats.aio.client import Client
 from nats.errors import Error as NatsError
 from nats.js.errors import APIError, NoKeysError, NotFoundError
@@ -48,7 +49,13 @@ class Shares:
 
     def holds(self, sim_id: str) -> bool:
         """Whether this instance reads the sim."""
-        return partition_of(sim_id) in self._held
+        held = self._held.get(partition_of(sim_id))
+        return held is not None and not held[0].lost.is_set()
+
+    @property
+    def partitions(self) -> list[int]:
+        """The partitions that this instance holds now."""
+        return sorted(self._held)
 
     async def run(self) -> None:
         """Take, keep and give back partitions for ever; releases all at the end."""
@@ -57,8 +64,7 @@ class Shares:
                 await self._round()
                 await asyncio.sleep(ROUND_EVERY_S)
         finally:
-            for partition in list(self._held):
-                await self._release(partition)
+            await asyncio.gather(*(self._release(partition) for partition in list(self._held)))
             with suppress(NatsError, APIError, TimeoutError, OSError):
                 kv = await self._client.jetstream().key_value(subjects.LEASES)
                 await kv.purge(self._member_key)
@@ -70,7 +76,7 @@ class Shares:
     async def _round(self) -> None:
         for partition, (lease, _) in list(self._held.items()):
             if lease.lost.is_set():
-                await self._drop(partition)
+                await self._release(partition)
         try:
             instances = await self._instances()
         except (NatsError, APIError, TimeoutError, OSError):
@@ -102,12 +108,10 @@ class Shares:
         await self._gained(partition)
 
     async def _release(self, partition: int) -> None:
-        lease, _ = self._held[partition]
-        await self._drop(partition)
-        await lease.release()
-
-    async def _drop(self, partition: int) -> None:
-        _, renewal = self._held.pop(partition)
-        renewal.cancel()
-        await asyncio.gather(renewal, return_exceptions=True)
-        await self._lost(partition)
+        """Stop reading, finish what is under way while the lease is kept, then let the next instance read."""
+        lease, renewal = self._held.pop(partition)
+        try:
+            await self._lost(partition)
+        finally:
+            await end(renewal)
+            await lease.release()

@@ -17,6 +17,7 @@ from nats.js.kv import KeyValue
 
 from cascade_core import subjects
 from cascade_core.jetstream.provision import LEASE_TTL_S
+from cascade_core.tasks import end
 
 _logger = structlog.get_logger(__name__)
 
@@ -24,6 +25,8 @@ RENEW_EVERY_S = LEASE_TTL_S / 4
 TRY_EVERY_S = LEASE_TTL_S / 10
 SAFETY_S = LEASE_TTL_S / 5
 """A holder gives up this long before its key runs out, so that two never think that they hold it."""
+RELEASE_TIMEOUT_S = 1.0
+"""Without a server the key runs out by itself; a process that ends does not wait for that."""
 
 _TROUBLE = (APIError, NatsError, TimeoutError, OSError)
 
@@ -63,7 +66,8 @@ class Lease:
     async def release(self) -> None:
         """Let the next one lead at once. Does nothing to a key that somebody else holds by now."""
         with suppress(*_TROUBLE):
-            await self._kv.delete(self._name, last=self._revision)
+            async with asyncio.timeout(RELEASE_TIMEOUT_S):
+                await self._kv.delete(self._name, last=self._revision)
 
     async def _refreshed(self) -> int:
         try:
@@ -109,6 +113,5 @@ async def held(client: Client, name: str, holder: str) -> AsyncIterator[Lease]:
     try:
         yield lease
     finally:
-        renewal.cancel()
-        await asyncio.gather(renewal, return_exceptions=True)
+        await end(renewal)
         await lease.release()

@@ -1,0 +1,84 @@
+"""Tasks that end together."""
+
+import asyncio
+
+import pytest
+from cascade_core.tasks import TaskSet, end
+
+
+class Deaf:
+    """A task that loses its first cancels, as a wait for a result that has just come does."""
+
+    def __init__(self, losses: int) -> None:
+        self.losses = losses
+
+    async def run(self) -> None:
+        while True:
+            try:
+                await asyncio.Event().wait()
+            except asyncio.CancelledError:
+                if self.losses == 0:
+                    raise
+                self.losses -= 1
+
+
+async def test_a_cancel_that_gets_lost_is_asked_for_again() -> None:
+    task = asyncio.create_task(Deaf(2).run())
+    await asyncio.sleep(0)
+    async with asyncio.timeout(5):
+        await end(task)
+    assert task.cancelled()
+
+
+async def test_ending_what_has_ended_is_nothing_and_raises_nothing() -> None:
+    async def failing() -> None:
+        raise ValueError("x")
+
+    task = asyncio.create_task(failing())
+    await asyncio.wait([task])
+    await end(task)
+    await end()
+
+
+async def test_the_first_failure_ends_all_and_is_raised() -> None:
+    async def failing() -> None:
+        await asyncio.sleep(0)
+        raise ValueError("first")
+
+    together = TaskSet()
+    deaf = together.create(Deaf(1).run())
+    together.create(failing())
+    async with asyncio.timeout(5):
+        with pytest.raises(ValueError, match="first"):
+            await together.wait()
+    assert deaf.cancelled()
+
+
+async def test_a_task_may_end_by_itself_and_others_may_join_later() -> None:
+    together = TaskSet()
+    ran: list[str] = []
+    stop = asyncio.Event()
+
+    async def last() -> None:
+        ran.append("last")
+        stop.set()
+        await asyncio.Event().wait()
+
+    async def first() -> None:
+        ran.append("first")
+        together.create(last())
+
+    together.create(first())
+    async with asyncio.timeout(5):
+        await together.wait(stop)
+    assert ran == ["first", "last"]
+
+
+async def test_a_cancelled_wait_leaves_no_task() -> None:
+    together = TaskSet()
+    task = together.create(asyncio.Event().wait())  # type: ignore[arg-type]
+    waiting = asyncio.create_task(together.wait())
+    await asyncio.sleep(0)
+    await end(waiting)
+    assert waiting.cancelled()
+    assert task.cancelled()

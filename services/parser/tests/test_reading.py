@@ -1,0 +1,72 @@
+"""One log being read, without any log to tell it to."""
+
+import pytest
+from cascade_core.kernels.facts import KernelFinished
+from cascade_core.testing.builders import RUN, SIM, at
+from cascade_parser.reading import LogReading
+from cascade_parser.shares import PARTITIONS, fair_share, partition_of
+
+
+def read_whole(
+    lines: list[str], size: int, *, kernels_told: int = 0
+) -> tuple[LogReading, list[KernelFinished]]:
+    reading = LogReading(RUN, SIM, kernels_told=kernels_told)
+    kernels: list[KernelFinished] = []
+    for start in range(0, len(lines), size):
+        assert reading.order.arrived(start // size, start)
+        kernels += reading.read(lines[start : start + size], at(5))
+    return reading, kernels + reading.finish(at(9))
+
+
+@pytest.mark.parametrize("size", [1, 7, 200])
+def test_kernels_are_told_with_what_the_log_says(three_kernels: list[str], size: int) -> None:
+    reading, kernels = read_whole(three_kernels, size)
+    assert [(k.index, k.kernel_launch_uid, k.gpu_sim_cycle, k.gpu_sim_insn, k.gpu_ipc) for k in kernels] == [
+        (0, 1, 6174, 19456, 3.1513),
+        (1, 2, 5923, 2811264, 474.6352),
+        (2, 3, 6216, 1712288, 275.4646),
+    ]
+    assert kernels[1].kernel_name == "_Z12rms_norm_f16PK6__halfPS_if"
+    assert kernels[1].stats["L2_BW"] == "15.0194 GB/Sec"
+    progress = reading.progress(at(9))
+    assert (progress.kernels_done, progress.final, progress.through_seq) == (3, True, -(-189 // size) - 1)
+    assert (progress.latest.gpu_tot_sim_cycle, progress.latest.sim_rate_ips) == (18313.0, 1135752.0)
+    assert progress.current_kernel == "_Z14rope_embed_f16P6__halfPK6float2i"
+
+
+def test_a_second_reading_tells_only_what_is_new(three_kernels: list[str]) -> None:
+    _, kernels = read_whole(three_kernels, 10, kernels_told=2)
+    assert [k.index for k in kernels] == [2]
+    assert read_whole(three_kernels, 10, kernels_told=3)[1] == []
+
+
+def test_an_open_block_is_closed_at_the_end(three_kernels: list[str]) -> None:
+    cut_off = three_kernels[:160]
+    reading = LogReading(RUN, SIM)
+    assert [k.index for k in reading.read(cut_off, at(1))] == [0, 1]
+    assert [k.index for k in reading.finish(at(2))] == [2]
+
+
+def test_an_empty_log_has_no_kernels_and_no_numbers() -> None:
+    reading, kernels = read_whole([], 1)
+    progress = reading.progress(at(1))
+    assert kernels == []
+    assert (progress.through_seq, progress.kernels_done, progress.current_kernel) == (-1, 0, None)
+    assert progress.latest.model_dump() == {
+        "gpu_tot_sim_cycle": None,
+        "gpu_tot_sim_insn": None,
+        "gpu_tot_ipc": None,
+        "sim_rate_ips": None,
+    }
+
+
+def test_partitions_stay_where_they_are_for_ever() -> None:
+    assert [partition_of(f"sim-{i:012x}") for i in range(8)] == [3, 5, 7, 1, 2, 4, 6, 0]
+    assert {partition_of(f"sim-{i:012x}") for i in range(200)} == set(range(PARTITIONS))
+
+
+@pytest.mark.parametrize(
+    ("instances", "most"), [(0, 8), (1, 8), (2, 4), (3, 3), (4, 2), (7, 2), (8, 1), (20, 1)]
+)
+def test_instances_share_evenly(instances: int, most: int) -> None:
+    assert fair_share(instances) == most
