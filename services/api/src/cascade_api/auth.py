@@ -10,6 +10,8 @@ from fastapi.routing import APIRoute
 from cascade_api.problems import Unauthorized
 from cascade_api.settings import ApiSettings
 
+_SCHEME = b"Bearer "
+
 
 class TokenCheck:
     """Who may call."""
@@ -21,9 +23,12 @@ class TokenCheck:
 
     def accepts_header(self, request: Request) -> bool:
         """Whether the Authorization header carries the token."""
-        scheme, _, given = request.headers.get("authorization", "").partition(" ")
         # Header bytes arrive as latin-1 text, whatever they were.
-        return not self.required or (scheme == "Bearer" and self.accepts(given.encode("latin-1")))
+        return self.accepts_authorization(request.headers.get("authorization", "").encode("latin-1"))
+
+    def accepts_authorization(self, value: bytes) -> bool:
+        """Whether the Authorization header's value carries the token."""
+        return not self.required or (value.startswith(_SCHEME) and self.accepts(value[len(_SCHEME) :]))
 
     def accepts(self, given: bytes) -> bool:
         """Whether `given` is the token."""

@@ -63,8 +63,8 @@ class Gateway:
         return self.database
 
 
-def gateway_of(request: Request) -> Gateway:
-    """The gateway of the app that serves `request`."""
+async def gateway_of(request: Request) -> Gateway:
+    """The gateway of the app that serves `request`. Async, or the framework would call it on a thread."""
     gateway: Gateway = request.app.state.gateway
     return gateway
 

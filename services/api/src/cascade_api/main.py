@@ -7,12 +7,14 @@ from contextlib import asynccontextmanager, contextmanager, suppress
 
 import structlog
 import uvicorn
+import uvloop
 from cascade_core import lifecycle, telemetry
 from cascade_core.errors import Unavailable
 from cascade_core.settings import load
 
 from cascade_api.app import background_work, build_app, opened_gateway
 from cascade_api.gateway import Gateway
+from cascade_api.hot import HotRoutes
 from cascade_api.settings import ApiSettings
 
 _logger = structlog.get_logger(__name__)
@@ -62,8 +64,9 @@ async def serve(
         app.state.gateway = gateway
         server = _Server(
             uvicorn.Config(
-                app,
+                HotRoutes(app),
                 lifespan="off",
+                proxy_headers=False,
                 log_level="warning",
                 access_log=False,
                 timeout_graceful_shutdown=GRACE_S,
@@ -143,7 +146,9 @@ def main() -> int:
     """Entry point of the api service alone."""
     settings = load(ApiSettings)
     telemetry.configure(settings, service="api")
-    return lifecycle.run(lambda stop: serve(settings, stop), service="api")
+    return lifecycle.run(
+        lambda stop: serve(settings, stop), service="api", loop_factory=uvloop.new_event_loop
+    )
 
 
 if __name__ == "__main__":

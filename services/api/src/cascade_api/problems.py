@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
 
 import structlog
 from cascade_core.errors import Corrupt, NotFound, Refused, Unavailable
@@ -11,6 +12,9 @@ from fastapi.responses import Response
 from starlette.exceptions import HTTPException
 
 from cascade_api.text import without_surrogates
+
+if TYPE_CHECKING:
+    from cascade_api.gateway import Gateway
 
 _logger = structlog.get_logger(__name__)
 
@@ -28,14 +32,24 @@ class Unauthorized(HTTPException):
         super().__init__(401, "missing or wrong token", headers={"WWW-Authenticate": "Bearer"})
 
 
+EXPECTED = (Refused, Unavailable, Corrupt)
+"""What routes raise on purpose."""
+
+
 def install(app: FastAPI) -> None:
     """Teach the app every error family."""
-    app.add_exception_handler(Refused, _refused)
-    app.add_exception_handler(Unavailable, _unavailable)
-    app.add_exception_handler(Corrupt, _corrupt)
-    app.add_exception_handler(RequestValidationError, _invalid)
-    app.add_exception_handler(HTTPException, _http)
+    for family in (*EXPECTED, RequestValidationError, HTTPException):
+        app.add_exception_handler(family, _answered)
     app.add_exception_handler(Exception, _unexpected)
+
+
+async def _answered(request: Request, error: Exception) -> Response:
+    return response_to(error, request.app.state.gateway)
+
+
+async def _unexpected(request: Request, error: Exception) -> Response:
+    log_unexpected(error, request.url.path)
+    return unexpected_response()
 
 
 def problem_response(detail: object, status: int, *, headers: Mapping[str, str] | None = None) -> Response:
@@ -44,42 +58,39 @@ def problem_response(detail: object, status: int, *, headers: Mapping[str, str] 
     return Response(body, status, headers=headers, media_type="application/json")
 
 
-async def _refused(request: Request, error: Exception) -> Response:
-    assert isinstance(error, Refused)
-    gateway = request.app.state.gateway
-    if isinstance(error, NotFound) and gateway.gate.is_behind:
-        # A simulator stops on a 404. It must not be told so while the views are still filled.
-        detail = (
-            f"the read models are at position {gateway.gate.position} of {gateway.gate.expected}; "
-            "what you ask for may be on its way. Try again in a moment."
-        )
-        return problem_response(detail, 503, headers={"Retry-After": RETRY_AFTER_S})
-    return problem_response(without_surrogates(error.detail), error.status)
+def response_to(error: Exception, gateway: "Gateway") -> Response:
+    """The response to an error of one of the families."""
+    match error:
+        case NotFound() if gateway.gate.is_behind:
+            # A simulator stops on a 404. It must not be told so while the views are still filled.
+            detail = (
+                f"the read models are at position {gateway.gate.position} of {gateway.gate.expected}; "
+                "what you ask for may be on its way. Try again in a moment."
+            )
+            return problem_response(detail, 503, headers={"Retry-After": RETRY_AFTER_S})
+        case Refused():
+            return problem_response(without_surrogates(error.detail), error.status)
+        case Unavailable():
+            return problem_response(str(error), 503, headers={"Retry-After": RETRY_AFTER_S})
+        case HTTPException():
+            return problem_response(error.detail, error.status_code, headers=error.headers)
+        case RequestValidationError():
+            found = error.errors()[:MOST_PROBLEMS]
+            return problem_response([_plain(problem) for problem in found], 422)
+        case Corrupt():
+            _logger.error("stored data is damaged", error=str(error))
+            return problem_response(f"stored data is damaged: {error}. Run `cascade doctor`.", 500)
+    raise error
 
 
-async def _unavailable(_request: Request, error: Exception) -> Response:
-    return problem_response(str(error), 503, headers={"Retry-After": RETRY_AFTER_S})
+def log_unexpected(error: Exception, path: str) -> None:
+    """Nobody meant this to happen."""
+    _logger.error("unexpected error", path=path, error=type(error).__name__, exc_info=error)
 
 
-async def _corrupt(request: Request, error: Exception) -> Response:
-    _logger.error("stored data is damaged", path=request.url.path, error=str(error))
-    return problem_response(f"stored data is damaged: {error}. Run `cascade doctor`.", 500)
-
-
-async def _http(_request: Request, error: Exception) -> Response:
-    assert isinstance(error, HTTPException)
-    return problem_response(error.detail, error.status_code, headers=error.headers)
-
-
-async def _unexpected(request: Request, error: Exception) -> Response:
-    # Nobody meant this to happen. The server logs the traceback; the client learns only that it is not its fault.
-    _logger.error("unexpected error", path=request.url.path, error=type(error).__name__)
+def unexpected_response() -> Response:
+    """What the client learns of an unexpected error: only that it is not its fault."""
     return problem_response("an error inside Cascade; its log tells more. Try again in a moment.", 500)
-
-
-async def _invalid(_request: Request, error: Exception) -> Response:
-    assert isinstance(error, RequestValidationError)
-    return problem_response([_plain(problem) for problem in error.errors()[:MOST_PROBLEMS]], 422)
 
 
 def _plain(problem: Mapping[str, object]) -> dict[str, object]:
@@ -110,7 +121,7 @@ def _short(value: object) -> object:
     try:
         text = value if isinstance(value, str) else json.dumps(value, allow_nan=False, default=str)
     except (ValueError, RecursionError):
-        text = f"<{type(value).__name__}>"
+        return f"<{type(value).__name__}>"  # such as NaN, which is no JSON
     if len(text) > LONGEST_ECHO:
         return without_surrogates(text[:LONGEST_ECHO]) + "…"
     return without_surrogates(text) if isinstance(value, str) else json.loads(text)

@@ -10,6 +10,8 @@ import threading
 from collections.abc import Callable, Coroutine
 from typing import Any, Self, TypeVar
 
+import uvloop
+
 from cascade_api.gateway import Gateway
 from cascade_api.main import serve
 from cascade_api.settings import ApiSettings
@@ -25,7 +27,7 @@ class LoopThread:
 
     def __init__(self, work: Work, *, name: str) -> None:
         self._work = work
-        self._loop = asyncio.new_event_loop()
+        self._loop = uvloop.new_event_loop()
         self._stop = asyncio.Event()
         self._error: BaseException | None = None
         self._thread = threading.Thread(target=self._run, name=name, daemon=True)
