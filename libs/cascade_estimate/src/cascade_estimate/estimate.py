@@ -95,6 +95,8 @@ def estimate_kernel(trace: KernelTrace, spec: GpuSpec, warm: WarmL2 | None = Non
         f"opcode {name} is not known: counted as {Unit.SFU.name}, the slowest class"
         for name in sorted(trace.decoder.unknown)
     )
+    if not all(block.whole for block in trace.sample.values()):
+        notes += ("blocks too long to be kept are represented by their first warps",)
     if core.executed < 1.0:
         notes += (
             f"{core.executed:.0%} of the busiest core's instructions were executed, the rest follows their pace",

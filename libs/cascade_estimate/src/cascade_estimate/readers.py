@@ -19,7 +19,7 @@ from cascade_estimate.header import TraceHeader
 
 _CHUNK_BYTES = 1 << 18
 _COMPRESSED_BYTES = 1 << 16
-_BLOCK_LIMIT_BYTES = 4 << 20  # text kept of one block; a longer block is represented by its beginning
+_BLOCK_LIMIT_BYTES = 8 << 20  # text kept of one block; a longer block is represented by its first warps
 _SAMPLE_LIMIT_BYTES = 24 << 20  # text kept of all blocks together
 _TAIL_BYTES = 64  # kept of blocks that are only counted, to see their end
 _LENGTHS = 1 << 14  # block lengths whose number of lines is remembered

@@ -17,6 +17,9 @@ _TRACE_PART = (
     50  # of the whole trace, one in this many instructions may be executed: it costs what reading costs
 )
 _LEAST_ITERATIONS = 4  # of a main loop that is shortened
+_NEARLY = (
+    0.98  # instructions of stand-ins over those of the blocks from which on the difference does not matter
+)
 _SETTLED = 0.03  # relative change at which a longer share no longer matters
 _PROVEN = 10  # shares this many times longer than what is executed are executed twice, to see the change
 _DISTINCT_BLOCKS = 3  # blocks decoded in full; others of about the same length are represented by these
@@ -122,7 +125,9 @@ class _Run:
         outcome = self._simulate(self.shares, [self.trace.block(share.sampled) for share in self.shares])
         # Stand-ins may be a little shorter or longer than the blocks themselves.
         scale = self.total / outcome.issued if outcome.issued else 1.0
-        return CoreTime(outcome.cycles * (scale if abs(scale - 1.0) > 0.02 else 1.0), outcome, 1.0, 0.0)
+        return CoreTime(
+            outcome.cycles * (1.0 if _NEARLY < scale < 1.0 / _NEARLY else scale), outcome, 1.0, 0.0
+        )
 
     def part(self, limit: int) -> CoreTime:
         """Execute about `limit` instructions: two waves of blocks, with a few iterations of the main loop each.
@@ -139,6 +144,9 @@ class _Run:
             cycles, outcome = self._plain(shares)
         else:
             cycles, outcome = self._shortened(shares, wanted, limit)
+        kept = sum(len(lines) for share in shares for _, lines in self.trace.warps(share.sampled))
+        if kept < _NEARLY * wanted:
+            cycles *= wanted / kept  # blocks of which only the first warps are there
         rest = self.total - wanted
         if rest > 0:
             cycles += _later_waves(outcome, self.resident, cycles, count) * count * rest / wanted
