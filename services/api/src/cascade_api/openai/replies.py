@@ -3,11 +3,11 @@
 A chunk without choices is only sent where it was asked for, once and last. Progress travels in comments.
 """
 
+import json
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Literal
 
-import orjson
 from pydantic import JsonValue
 
 from cascade_api.openai.text import SampledText
@@ -57,9 +57,8 @@ def whole(reply: Reply) -> bytes:
         choice = {"index": 0, "message": message, "logprobs": None, "finish_reason": FINISH}
     else:
         choice = {"index": 0, "text": text, "logprobs": None, "finish_reason": FINISH}
-    return orjson.dumps(
-        _head(reply, chunk=False) | {"choices": [choice], "usage": reply.usage, "cascade": reply.cascade}
-    )
+    head = _head(reply, chunk=False)
+    return _ascii(head | {"choices": [choice], "usage": reply.usage, "cascade": reply.cascade})
 
 
 def chunks(reply: Reply, *, with_usage: bool) -> Iterator[bytes]:
@@ -105,4 +104,9 @@ def _piece(text: str, finish: str | None = None) -> dict[str, object]:
 
 
 def _event(body: dict[str, object]) -> bytes:
-    return b"data: %b\n\n" % orjson.dumps(body)
+    return b"data: %b\n\n" % _ascii(body)
+
+
+def _ascii(body: dict[str, object]) -> bytes:
+    # Escaped, no character of the text can be taken for the end of a line.
+    return json.dumps(body, separators=(",", ":"), allow_nan=False).encode()
