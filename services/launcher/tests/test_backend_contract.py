@@ -98,6 +98,17 @@ async def _kubernetes(
     )
 
 
+async def _sail(
+    stack: AsyncExitStack, stored_trace: S3Bucket, tmp_path: Path, simulator: Simulator
+) -> Platform:
+    pytest.importorskip("sail", reason="needs the extra `sail`")
+    from cascade_launcher.testing.sail import FakeSail, SailPlatform
+
+    service = stack.enter_context(FakeSail().installed())
+    options = remote_options(stored_trace)
+    return SailPlatform(service, stored_trace, options, tmp_path / "data", simulator)
+
+
 def remote_options(stored_trace: S3Bucket) -> RemoteOptions:
     return RemoteOptions(
         sim_cmd="cascade worker",
@@ -111,7 +122,7 @@ def remote_options(stored_trace: S3Bucket) -> RemoteOptions:
     )
 
 
-MAKERS = {"local": _local, "kubernetes": _kubernetes}
+MAKERS = {"local": _local, "kubernetes": _kubernetes, "sail": _sail}
 
 
 @pytest.fixture(params=MAKERS)

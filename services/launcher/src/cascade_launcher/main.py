@@ -79,6 +79,8 @@ async def opened_backend(settings: LauncherSettings) -> AsyncIterator[Backend]:
             case "kubernetes":
                 async with _kubernetes(settings, traces) as backend:
                     yield backend
+            case "sail":
+                yield _sail(settings, traces)
             case other:
                 print(
                     f"CASCADE_SIMS: the backend {other!r} is not built yet; choose `local`.", file=sys.stderr
@@ -108,6 +110,13 @@ async def _kubernetes(settings: LauncherSettings, traces: Bucket) -> AsyncIterat
     own = load(KubernetesSettings)
     async with opened_api() as api:
         yield KubernetesBackend(api, own, _remote(settings), traces, SystemClock())
+
+
+def _sail(settings: LauncherSettings, traces: Bucket) -> Backend:
+    with _extra("sail"):
+        from cascade_launcher.backends.sail import SailBackend, SailSettings
+
+    return SailBackend(load(SailSettings), _remote(settings), traces, data_dir=settings.data_dir)
 
 
 @contextmanager
