@@ -1,16 +1,18 @@
 """The wire models say what the app says: every model and every route of the OpenAPI document."""
 
-import importlib
 import inspect
-import pkgutil
+import json
+from pathlib import Path
 from typing import Any
 
 import pytest
 from cascade_api.app import build_app
 from cascade_api.settings import ApiSettings
-from cascade_client import calls, wire
+from cascade_client import calls, wire_models
 from cascade_client.calls import Call, Download
 from cascade_client.wire.base import Body
+from cascade_client.wire.scenarios import ScenarioRequest, ScenarioResponse
+from cascade_requestsim.scenario_response import ScenarioResponse as ServiceAnswer
 from pydantic.json_schema import models_json_schema
 
 NOT_OURS = {
@@ -22,19 +24,6 @@ NOT_OURS = {
 
 def _document() -> dict[str, Any]:
     return build_app(ApiSettings(no_auth=True)).openapi()
-
-
-def _client_models() -> dict[str, type[Body]]:
-    modules = [
-        importlib.import_module(found.name)
-        for found in pkgutil.iter_modules(wire.__path__, f"{wire.__name__}.")
-    ]
-    return {
-        name: value
-        for module in modules
-        for name, value in vars(module).items()
-        if inspect.isclass(value) and issubclass(value, Body) and value is not Body
-    }
 
 
 def _shape(schema: Any) -> Any:
@@ -61,8 +50,7 @@ def _shape(schema: Any) -> Any:
 
 
 def _client_schemas() -> dict[str, Any]:
-    models = _client_models()
-    _, document = models_json_schema([(model, "serialization") for model in models.values()])
+    _, document = models_json_schema([(model, "serialization") for model in wire_models.models().values()])
     schemas: dict[str, Any] = document["$defs"]
     return schemas
 
@@ -149,3 +137,26 @@ def _made(function: Any) -> Call[Any] | Download:
     made = function(**given)
     assert isinstance(made, Call | Download)
     return made
+
+
+GOLDEN = Path(__file__).parents[3] / "samples" / "golden"
+
+
+def test_a_scenario_answer_has_the_fields_that_the_request_simulator_gives() -> None:
+    """The route answers with what the simulator made, so its OpenAPI schema does not name the fields."""
+    theirs = ServiceAnswer.model_json_schema(mode="serialization")
+    own = ScenarioResponse.model_json_schema(mode="serialization")
+    for document in (theirs, own):
+        document["$defs"]["StepRow"]["properties"].pop("provenance")  # a newer label is still text here
+    assert _shape(own) == _shape(theirs)
+    assert {name: _shape(schema) for name, schema in own["$defs"].items()} == {
+        name: _shape(schema) for name, schema in theirs["$defs"].items()
+    }
+
+
+@pytest.mark.parametrize("path", sorted(GOLDEN.glob("*.request.json")), ids=lambda path: path.stem)
+def test_a_stored_scenario_request_is_sent_as_it_is(path: Path) -> None:
+    stored = json.loads(path.read_text())
+    sent = calls.create_scenario(ScenarioRequest.model_validate(stored)).content
+    assert sent is not None
+    assert json.loads(sent) == stored
