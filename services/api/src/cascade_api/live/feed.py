@@ -2,7 +2,7 @@
 
 import asyncio
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from cascade_core.facts import AnyFact
 from cascade_core.kernels.facts import KernelFinished
@@ -20,6 +20,9 @@ from cascade_api.wire.runs import sim_summary
 
 MOST_UNSENT_EVENTS = 2000
 """spec: api-events. A subscriber further behind is cut off and starts again from a new snapshot."""
+MOST_UNSENT_BYTES = 64 * 1024 * 1024
+"""A kernel's event has 30 KB, so this is about as many; it bounds what one stalled browser holds when lines are
+megabytes long. A single fact may always pass."""
 
 
 class Subscriber:
@@ -27,49 +30,64 @@ class Subscriber:
 
     def __init__(self) -> None:
         self._frames: deque[tuple[int, bytes]] = deque()
+        self._bytes = 0
+        self._after = 0
         self._wake = asyncio.Event()
-        self.cut_off = False
+        self.ended = False
 
-    def offer(self, position: int, frames: Iterable[bytes]) -> None:
-        """Queue frames. Past the bound nothing more is queued and the stream ends after what it holds."""
-        for item in frames:
-            if self.cut_off:
-                return
-            if len(self._frames) >= MOST_UNSENT_EVENTS:
-                self.cut_off = True
-            else:
-                self._frames.append((position, item))
+    def offer(self, position: int, frames: Sequence[bytes]) -> None:
+        """Queue frames. Past a bound the subscriber is cut off: what it has not been sent is dropped, the stream ends.
+
+        What it was sent stays a beginning of what happened; it starts again from a new snapshot.
+        """
+        if self.ended or position <= self._after or not frames:
+            return
+        for frame in frames:
+            self._frames.append((position, frame))
+            self._bytes += len(frame)
+        if len(self._frames) > MOST_UNSENT_EVENTS or (
+            self._bytes > MOST_UNSENT_BYTES and len(self._frames) > len(frames)
+        ):
+            self._frames.clear()
+            self._bytes = 0
+            self.ended = True
         self._wake.set()
 
     def end(self) -> None:
         """No more frames will come; the stream ends after what is queued."""
-        self.cut_off = True
+        self.ended = True
         self._wake.set()
 
-    def drop_until(self, position: int) -> None:
-        """Forget frames that a snapshot at `position` already contains."""
+    def start_after(self, position: int) -> None:
+        """Leave out what a snapshot at `position` contains: what is queued, and what the feed has yet to reach."""
+        self._after = position
         while self._frames and self._frames[0][0] <= position:
-            self._frames.popleft()
+            self._take()
 
     async def next(self, *, within_s: float) -> bytes | None:
         """The next frame; None when none came in time. Raises StopAsyncIteration when the stream must end."""
         try:
             async with asyncio.timeout(within_s):
-                # A loop: facts that nobody sees wake this up too.
                 while not self._frames:
-                    if self.cut_off:
+                    if self.ended:
                         raise StopAsyncIteration
                     self._wake.clear()
                     await self._wake.wait()
         except TimeoutError:
             return None
-        return self._frames.popleft()[1]
+        return self._take()
+
+    def _take(self) -> bytes:
+        _, frame = self._frames.popleft()
+        self._bytes -= len(frame)
+        return frame
 
 
 class RunFeed:
     """Folds one run's facts behind `position` and hands the frames to its subscribers."""
 
-    def __init__(self, position: int, sims: Iterable[Sim]) -> None:
+    def __init__(self, run_id: str, position: int, sims: Iterable[Sim]) -> None:
+        self.run_id = run_id
         self.position = position
         self.subscribers: set[Subscriber] = set()
         self._sims = {sim.sim_id: sim for sim in sims}
@@ -82,6 +100,7 @@ class RunFeed:
         self.position = record.position
         for subscriber in self.subscribers:
             subscriber.offer(record.position, frames)
+        self.subscribers = {subscriber for subscriber in self.subscribers if not subscriber.ended}
 
     def frames_of(self, fact: AnyFact) -> Iterable[bytes]:
         """The frames that a fact makes, after folding it. A fact that changes nothing makes none."""

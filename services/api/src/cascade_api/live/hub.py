@@ -5,12 +5,12 @@ what was queued meanwhile and lies in the snapshot is dropped. So nothing is mis
 """
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import asynccontextmanager
 
 import structlog
 from cascade_core import subjects
-from cascade_core.errors import CascadeError
+from cascade_core.errors import CascadeError, Unavailable
 from cascade_core.ports import EventLog
 from cascade_core.sims.state import Sim
 
@@ -29,6 +29,10 @@ KEEPALIVE_S = 15.0
 FEED_BATCH = 256
 
 
+class StreamsClosed(Unavailable):
+    """This replica is stopping. Another one, or its next start, serves the stream."""
+
+
 class Hub:
     """Feeds by run, started by the first subscriber and stopped after the last."""
 
@@ -37,29 +41,37 @@ class Hub:
         self._log = log
         self._gate = gate
         self._feeds: dict[str, RunFeed] = {}
-        self._tasks: dict[str, asyncio.Task[None]] = {}
-        self._opening: dict[str, asyncio.Lock] = {}
+        self._tasks: dict[RunFeed, asyncio.Task[None]] = {}
+        self._opening = asyncio.Lock()
+        self._closed = False
 
     @property
     def subscriber_count(self) -> int:
         """Open streams of this replica."""
         return sum(len(feed.subscribers) for feed in self._feeds.values())
 
-    async def close(self) -> None:
-        """End every stream."""
-        for feed in self._feeds.values():
-            for subscriber in feed.subscribers:
-                subscriber.end()
-        for task in self._tasks.values():
-            task.cancel()
-        await asyncio.gather(*self._tasks.values(), return_exceptions=True)
+    @property
+    def feed_count(self) -> int:
+        """Runs that this replica follows."""
+        return len(self._tasks)
 
-    async def stream(self, run_id: str) -> AsyncIterator[bytes]:
-        """The wire bytes of one subscription: the snapshot, then every later event, until it is cut off."""
+    async def close(self) -> None:
+        """End every stream and open no more."""
+        self._closed = True
+        tasks = list(self._tasks.values())
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+    async def stream(self, run_id: str) -> AsyncGenerator[bytes, None]:
+        """The wire bytes of one subscription: the snapshot, then every later event, until it is cut off.
+
+        Raises NotFound, Unavailable before the first item only.
+        """
         async with self._subscribed(run_id) as (feed, subscriber):
             await self._gate.passed(feed.position)
             position, snapshot = await self._snapshot(run_id)
-            subscriber.drop_until(position)
+            subscriber.start_after(position)
             yield frame(snapshot)
             while True:
                 try:
@@ -70,56 +82,57 @@ class Hub:
 
     @asynccontextmanager
     async def _subscribed(self, run_id: str) -> AsyncIterator[tuple[RunFeed, Subscriber]]:
-        async with self._opening.setdefault(run_id, asyncio.Lock()):
-            feed = self._feeds.get(run_id)
-            if feed is None:
-                feed = await self._open(run_id)
+        async with self._opening:  # two subscribers of a run must not open it twice
+            feed = self._feeds.get(run_id) or await self._open(run_id)
             subscriber = Subscriber()
             feed.subscribers.add(subscriber)
         try:
             yield feed, subscriber
         finally:
             feed.subscribers.discard(subscriber)
-            if not feed.subscribers and self._feeds.get(run_id) is feed:
-                self._forget(run_id)
+            if not feed.subscribers:
+                await self._forget(feed)
 
     async def _open(self, run_id: str) -> RunFeed:
+        if self._closed:
+            raise StreamsClosed("this gateway is stopping; connect again in a moment")
         async with self._database.snapshot() as connection:
             position = await queries.checkpoint(connection)
             sims = await queries.sims_of_run(connection, run_id)
             chunks = await queries.chunk_numbers(connection, [sim.sim_id for sim in sims])
             kernels = await queries.kernel_counts(connection, [sim.sim_id for sim in sims])
-        feed = RunFeed(position, sims)
+        feed = RunFeed(run_id, position, sims)
         feed.start_from(chunks, kernels)
         self._feeds[run_id] = feed
-        self._tasks[run_id] = asyncio.create_task(self._follow(run_id, feed))
+        self._tasks[feed] = asyncio.create_task(self._follow(feed), name=f"feed {run_id}")
         return feed
 
-    async def _follow(self, run_id: str, feed: RunFeed) -> None:
+    async def _follow(self, feed: RunFeed) -> None:
         try:
             async with self._log.follow(
-                subjects.run_filters(run_id), after=feed.position, batch=FEED_BATCH
+                subjects.run_filters(feed.run_id), after=feed.position, batch=FEED_BATCH
             ) as batches:
                 async for records in batches:
                     for record in records:
                         feed.take(record)
+                    if not feed.subscribers:
+                        return  # all were cut off; their streams may hang in a send for long
                     await asyncio.sleep(0)  # let the streams send before the next batch
         except CascadeError as error:
-            _logger.warning("feed ends", run_id=run_id, error=str(error))
+            _logger.warning("feed ends", run_id=feed.run_id, reason=str(error))
         finally:
             # A stream that looks alive and stays silent would be worse than one that ends.
             for subscriber in feed.subscribers:
                 subscriber.end()
-            if self._feeds.get(run_id) is feed:
-                del self._feeds[run_id]
-                self._tasks.pop(run_id, None)
+            self._tasks.pop(feed, None)
+            if self._feeds.get(feed.run_id) is feed:
+                del self._feeds[feed.run_id]
 
-    def _forget(self, run_id: str) -> None:
-        del self._feeds[run_id]
-        self._opening.pop(run_id, None)
-        task = self._tasks.pop(run_id, None)
+    async def _forget(self, feed: RunFeed) -> None:
+        task = self._tasks.get(feed)
         if task is not None:
             task.cancel()
+            await asyncio.gather(task, return_exceptions=True)
 
     async def _snapshot(self, run_id: str) -> tuple[int, bytes]:
         async with self._database.snapshot() as connection:

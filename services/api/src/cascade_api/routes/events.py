@@ -1,5 +1,8 @@
 """The run event stream."""
 
+from collections.abc import AsyncGenerator, AsyncIterator
+from contextlib import aclosing
+
 from fastapi import APIRouter, Query
 from fastapi.responses import StreamingResponse
 
@@ -25,8 +28,22 @@ async def stream_run_events(
     """Server-sent events for one run: a snapshot, then every change as it is stored."""
     del token  # checked by the route class
     await queries.run(await gateway.fresh(), run_id)
+    events = gateway.hub.stream(run_id)
+    try:
+        # Taken before the answer begins: what goes wrong until here still gets a status.
+        snapshot = await anext(events)
+    except BaseException:
+        await events.aclose()
+        raise
     return StreamingResponse(
-        gateway.hub.stream(run_id),
+        _from(snapshot, events),
         media_type="text/event-stream",
         headers={"Cache-Control": "no-cache", "X-Accel-Buffering": "no"},
     )
+
+
+async def _from(first: bytes, events: AsyncGenerator[bytes, None]) -> AsyncIterator[bytes]:
+    async with aclosing(events):
+        yield first
+        async for event in events:
+            yield event
