@@ -53,6 +53,11 @@ def spec() -> GpuSpec:
 
 
 @pytest.fixture
+def bundled_configs() -> Path:
+    return _REPO / "configs"
+
+
+@pytest.fixture
 def demo_trace() -> Path:
     return _REPO / "examples" / "demo-trace"
 

@@ -1,9 +1,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
-from cascade_estimate import ConfigError, GpuSpec
+from cascade_estimate import ConfigError, GpuSpec, load_spec
 from cascade_estimate.occupancy import occupancy
 from cascade_estimate.opcodes import Unit
 
@@ -77,3 +78,18 @@ def test_occupancy_follows_the_scarcest_resource(spec: GpuSpec) -> None:
     assert (small.blocks_per_core, small.limiter) == (2, "regs")
     shared = occupancy(spec, blocks=9999, threads=64, registers=16, shared_bytes=49152)
     assert (shared.blocks_per_core, shared.limiter, shared.l1_bytes) == (3, "shmem", 28672)
+
+
+def test_every_bundled_config_is_read_by_name(bundled_configs: Path) -> None:
+    folder = bundled_configs / "gpu-simulator/gpgpu-sim/configs/tested-cfgs"
+    names = sorted(path.parent.name for path in folder.glob("*/gpgpusim.config"))
+    specs = {name: load_spec(bundled_configs, name) for name in names}
+    assert {"SM7_QV100", "SM75_RTX2060", "SM80_A100", "SM86_RTX3070", "SM90_H100", "SM90_H200"} <= set(specs)
+    assert sum(spec.arch == "sm_80" for spec in specs.values()) >= 3
+    assert not any(spec.notes for spec in specs.values())
+
+
+@pytest.mark.parametrize("name", ["SM80_B100", "../SM80_A100", ""])
+def test_an_unknown_config_is_refused_with_the_known_names(bundled_configs: Path, name: str) -> None:
+    with pytest.raises(ConfigError):
+        load_spec(bundled_configs, name)

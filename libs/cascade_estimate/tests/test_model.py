@@ -10,7 +10,7 @@ from cascade_estimate import GpuSpec, KernelEstimate, estimate_kernel, read_trac
 from cascade_estimate.coalesce import Pattern, Space, lane_offsets
 from cascade_estimate.decode import Decoder, Instruction
 from cascade_estimate.machine import Work, simulate
-from cascade_estimate.memory import Surroundings, crossbar_load
+from cascade_estimate.meetings import Surroundings, crossbar_load
 
 _EXIT = "0990 ffffffff 0 EXIT 0 0 0 "
 

@@ -12,6 +12,8 @@ from cascade_estimate.estimate import MODEL_VERSION, KernelEstimate, estimate_ke
 from cascade_estimate.header import TraceHeader
 from cascade_estimate.l2state import WarmL2
 from cascade_estimate.log import ENGINE, accelsim_log
+from cascade_estimate.sharpen import KernelFigure, RunFigures, cache_key, sharpened
+from cascade_estimate.spec_files import load_spec
 from cascade_estimate.trace import KernelTrace, read_trace
 from cascade_estimate.tracedir import Progress, estimate_trace, iter_estimates
 
@@ -22,16 +24,21 @@ __all__ = [
     "EstimateError",
     "GpuSpec",
     "KernelEstimate",
+    "KernelFigure",
     "KernelTrace",
     "Progress",
+    "RunFigures",
     "TraceFormatError",
     "TraceHeader",
     "WarmL2",
     "accelsim_log",
     "bench_estimate",
+    "cache_key",
     "estimate_kernel",
     "estimate_trace",
     "iter_estimates",
     "l2_after",
+    "load_spec",
     "read_trace",
+    "sharpened",
 ]

@@ -9,7 +9,7 @@ from cascade_estimate.config import GpuSpec
 from cascade_estimate.header import TraceHeader
 from cascade_estimate.intervals import Difficulty, interval
 from cascade_estimate.l2state import Region, WarmL2
-from cascade_estimate.memory import Surroundings
+from cascade_estimate.meetings import Surroundings
 from cascade_estimate.occupancy import Occupancy, occupancy
 from cascade_estimate.opcodes import Kind, Unit
 from cascade_estimate.sampling import CoreTime, core_time

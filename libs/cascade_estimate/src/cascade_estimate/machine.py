@@ -15,7 +15,8 @@ from heapq import heapify, heappop, heapreplace
 
 from cascade_estimate.config import GpuSpec
 from cascade_estimate.decode import Instruction
-from cascade_estimate.memory import Burst, Memory, Surroundings, Traffic
+from cascade_estimate.meetings import Surroundings
+from cascade_estimate.memory import Burst, Memory, Traffic
 from cascade_estimate.opcodes import Kind, Unit
 
 # Stages of the simulated pipeline, in core cycles. An ALU instruction without source registers has its

@@ -10,14 +10,13 @@ under load is the backlog that results.
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 
 from cascade_estimate.addressing import AddressMap
-from cascade_estimate.coalesce import LINE_SHIFT, Footprint
+from cascade_estimate.coalesce import Footprint
 from cascade_estimate.config import GpuSpec
-from cascade_estimate.l2state import WarmRange
-from cascade_estimate.sharing import Access, Step
+from cascade_estimate.meetings import Meeting, Surroundings
+from cascade_estimate.sharing import Access
 
 # Stages between the core and a slice, in core cycles: injection queue, crossbar and ejection each way, then
 # response queue, L1 fill and writeback. Together they explain the unloaded latency of dependent loads
@@ -25,36 +24,8 @@ from cascade_estimate.sharing import Access, Step
 _REQUEST = 2
 _RESPONSE = 2
 _FILL = 6
-# Cores that meet in a line request its sectors one after the other. As far as they do so in step, each
-# sector keeps its slice waiting for DRAM; otherwise the first core has asked for all of them before the
-# others come.
-_CROWD = 16.0  # cores that meet, from which on they keep each other in step; all of them do at twice as many
-_IN_STEP = 0.7  # in a program's first accesses
-_OUT_OF_STEP = 0.15  # later
-_ORBIT = 8  # channels; accesses that spread further are taken to spread evenly
 _WRITE_BUFFER = 500.0  # cycles of write-backs that the slices' and channels' queues hold
 _ROW_LINES = 16  # lines of a DRAM row that neighbouring accesses reach before it closes
-
-
-@dataclass(frozen=True, slots=True)
-class Surroundings:
-    """The rest of the machine during the kernel.
-
-    Attributes:
-        active: cores with work.
-        grid: blocks along each dimension.
-        access: per program counter, how the blocks' accesses meet (sharers are counted in blocks).
-        warm: ranges of lines that are in L2 before the kernel begins.
-        evicted_share: share of written sectors that go to DRAM because L2 overflows.
-        l2_lines: lines that this core's data may occupy in L2.
-    """
-
-    active: int
-    grid: tuple[int, int, int]
-    access: dict[int, Access]
-    warm: tuple[WarmRange, ...]
-    evicted_share: float
-    l2_lines: float
 
 
 @dataclass(slots=True)
@@ -68,98 +39,6 @@ class Traffic:
     l1_misses: int = 0
     l2_misses: int = 0
     atomics: int = 0
-
-
-def crossbar_load(ratio: float) -> float:
-    """Highest load of an output of an input-queued crossbar with `ratio` inputs an output.
-
-    Head-of-line blocking under uniform traffic (Karol, Hluchyj and Morgan 1987): the heads of all queues
-    wait at the outputs, each an M/D/1 queue, so load + load^2 / (2 (1 - load)) = ratio; 0.586 for as many
-    inputs as outputs.
-    """
-    return 1.0 + ratio - math.hypot(1.0, ratio)
-
-
-class _Meeting:
-    """Costs of one static instruction's accesses, derived from how the cores' accesses meet."""
-
-    __slots__ = (
-        "_active",
-        "_channels",
-        "_offsets",
-        "_orbits",
-        "answer_cost",
-        "began",
-        "channel_share",
-        "crowd",
-        "crowded",
-        "in_step",
-        "meeting",
-        "owed",
-        "send_cost",
-        "shared",
-        "sharers",
-        "slice_share",
-    )
-
-    def __init__(self, spec: GpuSpec, around: Surroundings, access: Access) -> None:
-        active = around.active
-        self._active, self._channels = active, spec.channels
-        self._offsets = _orbit_offsets(spec, around, access.step)
-        self._orbits: dict[int, _Orbit] = {}
-        self.sharers = min(access.sharers, active)
-        self.meeting = min(access.meeting, self.sharers)
-        self.shared = self.sharers > 1.5
-        self.slice_share = active / spec.slices
-        self.channel_share = active / spec.channels
-        self.owed = 0.5
-        self.began = -1.0
-        self.crowded = self.meeting > spec.l2.mshr_merges
-        self.crowd = min(self.meeting / (2.0 * spec.l2.mshr_merges), 1.0)
-        together = min(max(self.meeting / _CROWD - 1.0, 0.0), 1.0) if access.first else 0.0
-        self.in_step = _OUT_OF_STEP + (_IN_STEP - _OUT_OF_STEP) * together
-        # A cluster's cores share its port to the crossbar.
-        sharing, outputs = spec.cores_per_cluster, spec.slices
-        inputs = -(-active // sharing)
-        self.send_cost = sharing * inputs / outputs / crossbar_load(inputs / outputs)
-        self.answer_cost = sharing / crossbar_load(outputs / inputs)
-
-    def orbit(self, channel: int) -> _Orbit | None:
-        """Where the accesses of all cores at this place go, None when they spread over most channels."""
-        if self._offsets is None:
-            return None
-        found = self._orbits.get(channel)
-        if found is None:
-            members = tuple([(channel + offset) % self._channels for offset in self._offsets])
-            found = self._orbits[channel] = _Orbit(members, self._active / len(members))
-        return found
-
-
-def _orbit_offsets(spec: GpuSpec, around: Surroundings, step: Step | None) -> tuple[int, ...] | None:
-    """Channels, relative to a block's own, that the active blocks reach at one place of their program.
-
-    Known for accesses that move by whole channels from block to block where channels are not hashed; None
-    where it is not known or where the channels are many, so that they are about evenly loaded.
-    """
-    unit = 1 << max(AddressMap(spec).channel_bit - LINE_SHIFT, 0)
-    if step is None or not any(step) or spec.partition_hash or any(move % unit for move in step):
-        return None
-    width, height, _ = around.grid
-    offsets: set[int] = set()
-    for block in range(around.active):
-        x, y, z = block % width, block // width % height, block // (width * height)
-        offsets.add((x * step[0] + y * step[1] + z * step[2]) // unit % spec.channels)
-        if len(offsets) > _ORBIT or len(offsets) * 2 > spec.channels:
-            return None
-    return tuple(sorted(offsets))
-
-
-@dataclass(frozen=True, slots=True)
-class _Orbit:
-    """Channels to which the cores' accesses at one place go, and how many cores go to each."""
-
-    channels: tuple[int, ...]
-    cores: float
 
 
 @dataclass(slots=True)
@@ -217,12 +96,13 @@ class Memory:
         # The L1 holds a lookup per bank and latency stage beside its miss queue; beyond that the load-store
         # unit waits.
         self._slack = spec.l1_latency * spec.l1_banks + spec.l1.miss_queue
-        self._default = _Meeting(spec, around, Access(1.0, 1.0, first=False))
-        self._meetings = {pc: _Meeting(spec, around, access) for pc, access in around.access.items()}
+        self._default = Meeting(spec, around, Access(1.0, 1.0, first=False))
+        self._meetings = {pc: Meeting(spec, around, access) for pc, access in around.access.items()}
         self._bank_cycles: dict[int, int] = {}
         self._warm = around.warm
         self._salt = 0  # of the access under way
         self._warm_owed = [0.0] * len(around.warm)
+        self._convoyed = False
         self._queue: Burst | None = None
         self._first_out = spec.l1.miss_queue * self._default.send_cost
         self.joined: Burst | None = None
@@ -344,7 +224,7 @@ class Memory:
             found = self._bank_cycles[key] = footprint.bank_cycles(self.spec.l1_banks)
         return found
 
-    def _absent(self, line: int, meeting: _Meeting, when: float) -> bool:
+    def _absent(self, line: int, meeting: Meeting, when: float) -> bool:
         """Whether a read of `line` misses L2; keeps the order of first touches."""
         entry = self._l2.get(line)
         if entry is None:
@@ -381,12 +261,12 @@ class Memory:
                     return True
         return False
 
-    def _beyond_l1(
+    def _beyond_l1(  # noqa: PLR0915 - spelled out because it runs per line
         self,
         line: int,
         sectors: int,
         when: float,
-        meeting: _Meeting,
+        meeting: Meeting,
         *,
         write: bool,
         dense: bool,
@@ -394,6 +274,9 @@ class Memory:
     ) -> float:
         """Time at which the answer to `sectors` of `line`, ready to leave the core at `when`, is back."""
         traffic = self.traffic
+        if meeting.convoy and not self._convoyed:
+            self._convoyed = True  # once: afterwards the cores are out of step
+            self._port = max(self._port, when) + meeting.convoy
         sent = self._port
         if when > sent:
             sent = when
@@ -450,7 +333,7 @@ class Memory:
         return answers if answers > answer else answer
 
     def _dram(
-        self, line: int, sectors: int, when: float, channel: int, meeting: _Meeting, *, dense: bool
+        self, line: int, sectors: int, when: float, channel: int, meeting: Meeting, *, dense: bool
     ) -> float:
         service = sectors * self._burst
         opened = self._activate / _ROW_LINES if dense else self._activate

@@ -1,7 +1,7 @@
 """Writes docs/estimate-accuracy.md and its scatter plot from a measurement.
 
-`python -m cascade_estimate.report <data folder> <docs folder>` measures and writes both. The text around the figures is
-`report.md` beside this module.
+`python -m cascade_estimate.report <data folder> <docs folder>` measures and writes both. The text around the
+figures is `report.md` beside this module.
 """
 
 from __future__ import annotations

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from cascade_estimate.config import GpuSpec
 from cascade_estimate.decode import Instruction
 from cascade_estimate.machine import Outcome, Work, simulate
-from cascade_estimate.memory import Surroundings
+from cascade_estimate.meetings import Surroundings
 from cascade_estimate.trace import KernelTrace
 
 _FULL_INSTRUCTIONS = 3000  # warp instructions up to which a core's whole share is executed
@@ -61,7 +61,8 @@ def core_time(
     if run.total <= (max(_FULL_INSTRUCTIONS, limit) if trace.loop else _MOST_INSTRUCTIONS):
         return run.whole()
     result = run.part(limit)
-    # A share that is only a few times longer is not worth a second look: what was executed is the greater part of it.
+    # A share that is only a few times longer is not worth a second look: what was executed is the greater
+    # part of it.
     while run.total > _PROVEN * limit and limit < _MOST_INSTRUCTIONS:
         limit *= 2
         longer = run.part(limit)
@@ -130,9 +131,11 @@ class _Run:
         )
 
     def part(self, limit: int) -> CoreTime:
-        """Execute about `limit` instructions: two waves of blocks, with a few iterations of the main loop each.
+        """Execute about `limit` instructions: two waves of blocks, with a few iterations of the main loop
+        each.
 
-        Where that is too much it is one wave; without a loop the whole blocks of two waves are better than parts.
+        Where that is too much it is one wave; without a loop the whole blocks of two waves are better than
+        parts.
         """
         count = min(len(self.shares), 2 * self.resident)
         room = 2 * limit if self.trace.loop else _MOST_INSTRUCTIONS
