@@ -5,7 +5,10 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import httpx
 import pytest
+from cascade_api.app import build_app
+from cascade_api.settings import ApiSettings
 from cascade_cli.main import app
 from cascade_cli.testing import DemoApp
 from typer.testing import CliRunner, Result
@@ -182,3 +185,8 @@ def test_an_upload_becomes_a_ready_trace(
     wrong = cascade("upload", demo_trace, "--run-name", "x", "--meta", "nothing")
     assert wrong.exit_code == 2
     assert "KEY=VALUE" in wrong.stderr
+
+
+def test_the_served_document_is_the_one_that_the_client_is_checked_against(replay_app: DemoApp) -> None:
+    served = httpx.get(f"{replay_app.url}/api/openapi.json").json()
+    assert served == json.loads(json.dumps(build_app(ApiSettings(no_auth=True)).openapi()))

@@ -111,6 +111,25 @@ async def test_an_agent_goes_from_a_trace_to_a_report(replay_app: DemoApp) -> No
     assert stats["statements"][0]["kind"] == "stand-in"
 
 
+async def test_waiting_ends_when_the_time_is_up(replay_app: DemoApp) -> None:
+    reports: list[float] = []
+
+    async def heard(progress: float, total: float | None, message: str | None) -> None:
+        reports.append(progress)
+
+    async with connected(replay_app) as session:
+        entries = [{"gpu_config": "SM80_A100", "count": 1}]
+        launched = data(await call(session, "launch_run", trace_id="demo", entries=entries))
+        waiting = {"run_id": launched["id"], "at_most_s": 0.5}
+        early = data(await session.call_tool("wait_for_run", waiting, progress_callback=heard))
+        ended = data(await call(session, "cancel_run", run_id=launched["id"]))
+    assert early["state"] == "active"
+    assert "wait_for_run" in early["next"]
+    assert reports
+    assert reports[0] == 0
+    assert ended["state"] == "cancelled"
+
+
 async def test_more_than_four_sims_need_a_yes(replay_app: DemoApp) -> None:
     entries = [{"gpu_config": "SM80_A100", "count": 3}, {"gpu_config": "SM80_A30", "count": 2}]
     async with connected(replay_app) as session:
