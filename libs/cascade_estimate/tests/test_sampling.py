@@ -46,11 +46,11 @@ def test_straight_code_has_no_loop() -> None:
 
 
 def test_a_shortened_loop_takes_as_long_as_the_whole(write_trace: Callable[..., Path], spec: GpuSpec) -> None:
-    whole = estimate_kernel(read_trace(write_trace(_loop(80), threads=256)), spec)
+    whole = estimate_kernel(read_trace(write_trace(_loop(40), threads=256)), spec)
     long = estimate_kernel(read_trace(write_trace(_loop(1600), threads=256)), spec)
     assert whole.terms["executed_ratio"] == 1.0
     assert long.terms["executed_ratio"] < 0.2
-    assert (long.cycles - 5000) / (whole.cycles - 5000) == pytest.approx(20.0, rel=0.03)
+    assert (long.cycles - 5000) / (whole.cycles - 5000) == pytest.approx(40.0, rel=0.05)
 
 
 def test_later_waves_follow_from_the_first_two(

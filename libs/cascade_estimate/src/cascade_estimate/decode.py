@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 from cascade_estimate.coalesce import LINE_SHIFT, Footprint, Pattern, Space, lane_offsets
 from cascade_estimate.errors import TraceFormatError
-from cascade_estimate.opcodes import Kind, Unit, classify, memory_operand_expected
+from cascade_estimate.opcodes import BY_UNIT_ONLY, Kind, Unit, classify, memory_operand_expected
 
 _REMEMBERED_HEADS = 1 << 14  # distinct line beginnings kept over all traces, as kernels repeat
 _GENERIC = int(Kind.GENERIC_LOAD)
@@ -93,13 +93,15 @@ class Decoder:
     """Decodes the lines of one kernel.
 
     Attributes:
-        unknown: opcodes that are not listed, with how often they were decoded.
+        unknown: opcodes that are not listed, with the number of distinct lines in which they were met.
+        by_unit_only: the same for opcodes of which only the unit's time counts.
     """
 
     source: str
     lineinfo: bool = False
     shared_window: tuple[int, int] = (0, 0)
     unknown: dict[str, int] = field(default_factory=dict)
+    by_unit_only: dict[str, int] = field(default_factory=dict)
     _lines: dict[bytes, Instruction] = field(default_factory=dict)
     _heads: dict[bytes, _KnownHead] = field(default_factory=dict)
 
@@ -247,13 +249,14 @@ class Decoder:
             shown = text[:80].decode(errors="replace").strip()
             raise TraceFormatError(self.source, 0, f"not an instruction line: {shown!r}") from None
         if unlisted is not None:
-            self.unknown[unlisted] = self.unknown.get(unlisted, 0) + 1
+            where = self.by_unit_only if unlisted in BY_UNIT_ONLY else self.unknown
+            where[unlisted] = where.get(unlisted, 0) + 1
         return head
 
 
 @lru_cache(maxsize=_REMEMBERED_HEADS)
 def _parse_head(text: bytes, lineinfo: bool, with_address: bool) -> tuple[_Head, str | None]:
-    """The head of a line and its opcode if that is not listed. Raises IndexError or ValueError when it is no line."""
+    """The head of a line, and its opcode if that needs a note. Raises IndexError or ValueError when it is no line."""
     fields = text.split()
     at = 1 if lineinfo else 0
     pc, mask, count = int(fields[at], 16), int(fields[at + 1], 16), int(fields[at + 2])
@@ -272,7 +275,8 @@ def _parse_head(text: bytes, lineinfo: bool, with_address: bool) -> tuple[_Head,
     unit, kind, listed = classify(opcode)
     regs = tuple(dict.fromkeys(writes + reads))
     head = _Head(unit, kind, writes, regs, len(set(reads)), mask, width, mode, pc)
-    return head, None if listed else opcode.split(".", 1)[0]
+    name = opcode.split(".", 1)[0]
+    return head, name if not listed or name in BY_UNIT_ONLY else None
 
 
 _REGISTER_FILES = {b"R": 0, b"UR": 1 << 10, b"P": 1 << 11, b"UP": 1 << 12}

@@ -91,16 +91,6 @@ def estimate_kernel(trace: KernelTrace, spec: GpuSpec, warm: WarmL2 | None = Non
     low, high = interval(net, difficulty)
     terms = _terms(core, spec, placed, header.blocks, difficulty)
     lanes = core.outcome.lanes / max(core.outcome.issued, 1)
-    notes = tuple(
-        f"opcode {name} is not known: counted as {Unit.SFU.name}, the slowest class"
-        for name in sorted(trace.decoder.unknown)
-    )
-    if not all(block.whole for block in trace.sample.values()):
-        notes += ("blocks too long to be kept are represented by their first warps",)
-    if core.executed < 1.0:
-        notes += (
-            f"{core.executed:.0%} of the busiest core's instructions were executed, the rest follows their pace",
-        )
     return KernelEstimate(
         cycles=round(net) + spec.launch_latency,
         low=floor(low) + spec.launch_latency,
@@ -108,10 +98,31 @@ def estimate_kernel(trace: KernelTrace, spec: GpuSpec, warm: WarmL2 | None = Non
         bottleneck=_bottleneck(terms, net, spec),
         terms=terms,
         instructions=round(trace.instructions * lanes),
-        notes=spec.notes + notes,
+        notes=spec.notes + _notes(trace, spec, core),
         header=header,
         source=trace.source,
     )
+
+
+def _notes(trace: KernelTrace, spec: GpuSpec, core: CoreTime) -> tuple[str, ...]:
+    """Fallbacks and assumptions that apply to one kernel."""
+    notes = [
+        f"opcode {name} is not known: counted as {Unit.SFU.name}, the slowest class"
+        for name in sorted(trace.decoder.unknown)
+    ]
+    if trace.decoder.by_unit_only:
+        names = ", ".join(sorted(trace.decoder.by_unit_only))
+        notes.append(f"{names}: only the unit's time counts, neither traffic nor waits")
+    version = trace.header.binary_version
+    if version and f"sm_{version}" != spec.arch:
+        notes.append(f"the trace is sm_{version}, the config {spec.arch}")
+    if not all(block.whole for block in trace.sample.values()):
+        notes.append("blocks too long to be kept are represented by their first warps")
+    if core.executed < 1.0:
+        notes.append(
+            f"{core.executed:.0%} of the busiest core's instructions were executed, the rest follows their pace"
+        )
+    return tuple(notes)
 
 
 def _witnesses(trace: KernelTrace) -> dict[int, BlockAccesses]:

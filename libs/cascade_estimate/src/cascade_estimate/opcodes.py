@@ -109,6 +109,25 @@ def _table() -> dict[str, tuple[Unit, Kind]]:
 
 _OPCODES = _table()
 
+BY_UNIT_ONLY = frozenset(
+    {
+        "BGMMA",
+        "HGMMA",
+        "IGMMA",
+        "QGMMA",
+        "SYNCS",
+        "UBLKCP",
+        "UCGABAR_ARV",
+        "UCGABAR_WAIT",
+        "UTMACMDFLUSH",
+        "UTMALDG",
+        "UTMAPF",
+        "UTMAREDG",
+        "UTMASTG",
+    }
+)
+"""Hopper's asynchronous instructions: they take their unit's time, but neither their traffic nor their waits count."""
+
 UNKNOWN = (Unit.SFU, Kind.ALU)
 """Class of an opcode that is not listed: the special-function unit, the slowest that all architectures
 share."""

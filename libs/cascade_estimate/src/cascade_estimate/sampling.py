@@ -10,8 +10,8 @@ from cascade_estimate.machine import Outcome, Work, simulate
 from cascade_estimate.meetings import Surroundings
 from cascade_estimate.trace import KernelTrace
 
-_FULL_INSTRUCTIONS = 3000  # warp instructions up to which a core's whole share is executed
-_LEAST_INSTRUCTIONS = 2000  # warp instructions of a longer share that are executed at first, at least
+_FULL_INSTRUCTIONS = 1500  # warp instructions up to which a core's whole share is executed
+_LEAST_INSTRUCTIONS = 1200  # warp instructions of a longer share that are executed at first, at least
 _MOST_INSTRUCTIONS = 24000  # the same, at most; a share without a loop is executed whole up to here
 _TRACE_PART = (
     50  # of the whole trace, one in this many instructions may be executed: it costs what reading costs

@@ -36,8 +36,8 @@ class KernelFigure:
 class RunFigures:
     """All kernels of a run on one config, and their sum.
 
-    The total's interval adds the kernels' intervals as if they erred together, which is cautious: kernels of one
-    kind do. It narrows to nothing as the last kernel is simulated.
+    The total's interval adds the kernels' intervals as if they erred together, which is cautious: kernels of
+    one kind do. It narrows to nothing as the last kernel is simulated.
     """
 
     kernels: tuple[KernelFigure, ...]

@@ -14,8 +14,8 @@ _TRACE = Path("gpu-simulator/configs/tested-cfgs")
 def load_spec(accelsim_dir: str | Path, name: str) -> GpuSpec:
     """Read `<name>/gpgpusim.config` and, where there is one, its `trace.config` below `accelsim_dir`.
 
-    trace.config lies in a folder of its own in Accel-Sim; beside gpgpusim.config is accepted too. Without it the
-    latencies are fallbacks that the spec's notes name.
+    trace.config lies in a folder of its own in Accel-Sim; beside gpgpusim.config is accepted too. Without it
+    the latencies are fallbacks that the spec's notes name.
 
     Raises:
         ConfigError: no such config, or one that lacks a key.
