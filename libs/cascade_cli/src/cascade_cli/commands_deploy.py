@@ -71,3 +71,13 @@ def deploy(
             disk_gib=disk_gib,
         )
     )
+
+
+def get_started(
+    host: Annotated[str, typer.Option(help="Address to listen on.")] = "127.0.0.1",
+    port: Annotated[int, typer.Option(help="Port to listen on.")] = 8080,
+) -> None:
+    """Serve the page that makes a workspace from the browser. Put TLS in front of it; it stores nothing."""
+    from cascade_cli.deploy_sail.get_started import run_get_started
+
+    raise typer.Exit(run_get_started(host, port))
