@@ -9,19 +9,23 @@ import sys
 import tempfile
 import time
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import aclosing, asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-import httpx
 import typer
+from cascade_client.async_client import AsyncCascadeClient
+from cascade_client.errors import ClientError, NotFound, Unreachable
 from cascade_client.object_store import UploadError
+from cascade_client.progress import RunProgress
+from cascade_client.retry import RetryPolicy
 from cascade_client.upload import upload_trace
+from cascade_client.wire.runs import RunEntry
+from cascade_client.wire.traces import TraceState
 from cascade_core import telemetry
 from cascade_core.settings import TelemetrySettings
 from pydantic import SecretStr
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
 from cascade_cli import app_stack, bundled
@@ -29,6 +33,7 @@ from cascade_cli.embedded.errors import EmbeddedServerError
 from cascade_cli.embedded.process import free_ports
 from cascade_cli.output import console, duration, fail, print_json, stderr
 from cascade_cli.serve_settings import ServeSettings
+from cascade_cli.watching import bars_on
 
 RUN_NAME = "demo"
 READY_TIMEOUT_S = 60.0
@@ -72,7 +77,7 @@ def run_demo(*, as_json: bool, engine: str, data_dir: Path | None, stay: bool | 
         log_path = directory / "demo.log"
         try:
             return asyncio.run(_demo(directory, log_path, engine=engine, as_json=as_json, stays=stays))
-        except (EmbeddedServerError, UploadError) as error:
+        except (EmbeddedServerError, UploadError, ClientError) as error:
             fail(str(error), f"the services' output is in {log_path}" if data_dir else "")
         except TimeoutError as error:
             fail(str(error) or "the demo took too long", "run it with --data-dir and read demo.log there")
@@ -108,21 +113,19 @@ async def _demo(directory: Path, log_path: Path, *, engine: str, as_json: bool, 
         started = time.monotonic()
         async with app_stack.running_app(settings, log_to=log.fileno()) as app:
             token = settings.token.get_secret_value() if settings.token else ""
-            async with httpx.AsyncClient(
-                base_url=app.url, headers={"Authorization": f"Bearer {token}"}, timeout=30
-            ) as client:
-                await healthy(client)
+            await healthy(app.url)
+            async with AsyncCascadeClient(app.url, token) as client:
                 stages.seconds["start"] = round(time.monotonic() - started, 3)
                 async with stages.timed("upload"):
                     await _upload(app)
                 async with stages.timed("ready"):
                     await _trace_ready(client)
                 async with stages.timed("simulate"):
-                    run = await _simulate(client, engine, quiet=as_json)
+                    run_id = await _simulate(client, engine, quiet=as_json)
                 async with stages.timed("results"):
-                    summary = await _summary(client, run, engine)
+                    summary = await _summary(client, run_id, engine)
                 summary["seconds"] = stages.seconds
-                summary["url"] = f"{app.url}/runs/{run['id']}#token={token}"
+                summary["url"] = f"{app.url}/runs/{run_id}#token={token}"
                 if as_json:
                     print_json(summary)
                 else:
@@ -132,14 +135,17 @@ async def _demo(directory: Path, log_path: Path, *, engine: str, as_json: bool, 
     return 0 if summary["state"] == "succeeded" else 1
 
 
-async def healthy(client: httpx.AsyncClient) -> None:
+async def healthy(url: str) -> None:
+    """Wait until the app at `url` and every server behind it answer. Raises TimeoutError."""
+
     async def probe() -> bool:
         try:
-            return (await client.get("/api/ready")).status_code == 200
-        except httpx.TransportError:
+            return (await client.ready()).ok
+        except Unreachable:
             return False
 
-    await _until(probe, READY_TIMEOUT_S, "the app did not become healthy in time")
+    async with AsyncCascadeClient(url, retry=RetryPolicy(attempts=1)) as client:
+        await _until(probe, READY_TIMEOUT_S, "the app did not become healthy in time")
 
 
 async def _upload(app: app_stack.RunningApp) -> None:
@@ -155,89 +161,72 @@ async def _upload(app: app_stack.RunningApp) -> None:
     )
 
 
-async def _trace_ready(client: httpx.AsyncClient) -> None:
+async def _trace_ready(client: AsyncCascadeClient) -> None:
     async def probe() -> bool:
-        reply = await client.get(f"/api/traces/{RUN_NAME}")
-        if reply.status_code == 200 and reply.json()["state"] == "failed":
-            fail(f"the demo trace failed: {reply.json()['error']}")
-        return reply.status_code == 200 and reply.json()["state"] == "ready"
+        try:
+            trace = await client.trace(RUN_NAME)
+        except NotFound:
+            return False
+        if trace.state is TraceState.FAILED:
+            fail(f"the demo trace failed: {trace.error}")
+        return trace.state is TraceState.READY
 
     await _until(probe, READY_TIMEOUT_S, "the demo trace did not become ready in time")
 
 
-async def _simulate(client: httpx.AsyncClient, engine: str, *, quiet: bool) -> dict[str, Any]:
-    entries = [{"gpu_config": name, "count": count} for name, count in CONFIGS[engine]]
-    reply = await client.post("/api/runs", json={"trace_id": RUN_NAME, "entries": entries})
-    if reply.status_code != 201:
-        fail(f"the run could not be created: {reply.text}")
-    run: dict[str, Any] = reply.json()
-    columns = (
-        TextColumn("{task.description}"),
-        BarColumn(),
-        MofNCompleteColumn(),
-        TextColumn("kernels"),
-        TimeElapsedColumn(),
+async def _simulate(client: AsyncCascadeClient, engine: str, *, quiet: bool) -> str:
+    """Launch the demo's run and follow it to its end; its id."""
+    run = await client.launch(
+        RUN_NAME, [RunEntry(gpu_config=name, count=count) for name, count in CONFIGS[engine]]
     )
-    with Progress(*columns, console=stderr, disable=quiet) as progress:
-        bars = {
-            sim["id"]: progress.add_task(f"{sim['gpu_config']} · replica {sim['replica']}", total=None)
-            for sim in run["sims"]
-        }
-
-        async def probe() -> bool:
-            nonlocal run
-            run = (await client.get(f"/api/runs/{run['id']}")).json()
-            for sim in run["sims"]:
-                ended = sim["state"] in ("succeeded", "failed", "cancelled")
-                total = sim["kernels_done"] if ended else max(sim["kernels_total"], sim["kernels_done"])
-                progress.update(bars[sim["id"]], completed=sim["kernels_done"], total=total or None)
-            return bool(run["state"] != "active")
-
-        await _until(probe, RUN_TIMEOUT_S, "the run did not end in time")
-    return run
+    known = RunProgress()
+    try:
+        with bars_on(stderr, disable=quiet) as bars:
+            async with asyncio.timeout(RUN_TIMEOUT_S), aclosing(client.events(run.id)) as events:
+                async for event in events:
+                    known.take(event)
+                    bars.show(known.sims.values())
+    except TimeoutError:
+        raise TimeoutError("the run did not end in time") from None
+    return run.id
 
 
-async def _summary(client: httpx.AsyncClient, run: dict[str, Any], engine: str) -> dict[str, Any]:
-    kernels = (await client.get(f"/api/runs/{run['id']}/kernels")).json()
-    totals: dict[str, float] = {}
-    for kernel in kernels:
-        if kernel["sim_time_ns"] is not None:
-            totals[kernel["sim_id"]] = totals.get(kernel["sim_id"], 0.0) + kernel["sim_time_ns"]
+async def _summary(client: AsyncCascadeClient, run_id: str, engine: str) -> dict[str, Any]:
+    report = await client.report(run_id)
+    run = await client.run(run_id)
     configs: dict[str, dict[str, Any]] = {}
-    for sim in run["sims"]:
-        entry = configs.setdefault(
-            sim["gpu_config"], {"states": [], "totals_ns": [], "gpu_tot_sim_cycle": []}
-        )
-        entry["states"].append(sim["state"])
-        entry["gpu_tot_sim_cycle"].append(sim["latest"]["gpu_tot_sim_cycle"])
-        if sim["state"] == "succeeded" and sim["id"] in totals:
-            entry["totals_ns"].append(totals[sim["id"]])
-    for entry in configs.values():
-        values = entry.pop("totals_ns")
-        entry["total_sim_ns"] = statistics.median(values) if values else None
-        entry["lowest_ns"] = min(values, default=None)
-        entry["highest_ns"] = max(values, default=None)
+    times = {config.gpu_config: config for config in report.configs}
+    for name in dict.fromkeys(sim.gpu_config for sim in run.sims):
+        sims = [sim for sim in run.sims if sim.gpu_config == name]
+        configs[name] = {
+            "states": [sim.state.value for sim in sims],
+            "gpu_tot_sim_cycle": [sim.latest.gpu_tot_sim_cycle for sim in sims],
+            "total_sim_ns": times[name].median_ns,
+            "lowest_ns": times[name].lowest_ns,
+            "highest_ns": times[name].highest_ns,
+        }
     if engine == "estimate":
-        await _add_intervals(client, run["id"], configs)
+        await _add_intervals(client, run_id, configs)
     return {
-        "run_id": run["id"],
-        "trace_id": run["trace_id"],
-        "state": run["state"],
-        "sim_counts": run["sim_counts"],
-        "sims": {sim["id"]: sim["state"] for sim in run["sims"]},
+        "run_id": run.id,
+        "trace_id": run.trace_id,
+        "state": run.state.value,
+        "sim_counts": report.sim_counts,
+        "sims": {sim.id: sim.state.value for sim in run.sims},
         "engine": engine,
         "note": NOTES[engine],
         "configs": configs,
     }
 
 
-async def _add_intervals(client: httpx.AsyncClient, run_id: str, configs: dict[str, dict[str, Any]]) -> None:
+async def _add_intervals(client: AsyncCascadeClient, run_id: str, configs: dict[str, dict[str, Any]]) -> None:
     """What the estimate says of its own error: the sums of the kernels' lower and upper ends."""
-    for found in (await client.get(f"/api/runs/{run_id}/estimate")).json()["configs"]:
-        if found["state"] == "ready" and found["gpu_config"] in configs:
-            entry = configs[found["gpu_config"]]
-            entry["interval_low_ns"] = found["total_low_ns"]
-            entry["interval_high_ns"] = found["total_high_ns"]
+    for found in (await client.estimate(run_id)).configs:
+        if found.state == "ready" and found.gpu_config in configs:
+            configs[found.gpu_config] |= {
+                "interval_low_ns": found.total_low_ns,
+                "interval_high_ns": found.total_high_ns,
+            }
 
 
 def _show(summary: dict[str, Any]) -> None:

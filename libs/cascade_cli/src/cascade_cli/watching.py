@@ -1,6 +1,7 @@
 """`cascade watch`: a run's sims as live bars, from its event stream."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 
 from cascade_client.client import CascadeClient
 from cascade_client.progress import TERMINAL_SIM_STATES, RunProgress
@@ -49,12 +50,9 @@ class Bars:
         )
 
 
-def watch(client: CascadeClient, run_id: str, *, as_json: bool, console: Console) -> RunState:
-    """Follow the run to its end; its state then. Raises ClientError.
-
-    as_json: one JSON object a line and event on stdout instead of bars, without the kernels' full stats.
-    """
-    known = RunProgress()
+@contextmanager
+def bars_on(console: Console, *, disable: bool = False) -> Iterator[Bars]:
+    """Bars for the length of the block."""
     columns = (
         TextColumn("{task.description}"),
         BarColumn(),
@@ -62,8 +60,17 @@ def watch(client: CascadeClient, run_id: str, *, as_json: bool, console: Console
         TextColumn("kernels"),
         TimeElapsedColumn(),
     )
-    with Progress(*columns, console=console, disable=as_json) as progress:
-        bars = Bars(progress)
+    with Progress(*columns, console=console, disable=disable) as progress:
+        yield Bars(progress)
+
+
+def watch(client: CascadeClient, run_id: str, *, as_json: bool, console: Console) -> RunState:
+    """Follow the run to its end; its state then. Raises ClientError.
+
+    as_json: one JSON object a line and event on stdout instead of bars, without the kernels' full stats.
+    """
+    known = RunProgress()
+    with bars_on(console, disable=as_json) as bars:
         for event in client.events(run_id):
             known.take(event)
             if as_json:

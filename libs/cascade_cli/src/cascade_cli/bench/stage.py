@@ -97,7 +97,7 @@ async def staged() -> AsyncIterator[Stage]:
                     httpx.AsyncClient(base_url=app.url, headers=headers, timeout=60) as client,
                     connected(NatsSettings(nats_url=app.urls.nats_url), name="cascade-bench") as nats,
                 ):
-                    await healthy(client)
+                    await healthy(app.url)
                     yield Stage(app, JetStreamLog(nats), client, token)
 
 
