@@ -11,6 +11,7 @@ from cascade_estimate.bench import (
     left_out_coverage,
     summary,
 )
+from cascade_estimate.bench_logs import LoggedKernel
 from cascade_estimate.report import PAGE, PLOT, write_report
 
 
@@ -39,7 +40,12 @@ _ROWS = tuple(
     for number, family in enumerate(("stream", "gemm", "tiny"))
     for config, extra in (("A", 0), ("B", 700), ("C", 1400))
 )
-_BENCH = Bench(_ROWS, (SequenceRow("twice", 2, "k0", 5500, 6000, 5600),), 40 << 20)
+_BENCH = Bench(
+    _ROWS,
+    (SequenceRow("twice", 2, "k0", 5500, 6000, 5600),),
+    (LoggedKernel("some-log", 5900, 6000, 5800, 6100, 5000),),
+    40 << 20,
+)
 
 
 def test_the_page_states_every_bar_and_the_plot_is_xml(tmp_path: Path) -> None:
@@ -48,6 +54,7 @@ def test_the_page_states_every_bar_and_the_plot_is_xml(tmp_path: Path) -> None:
     assert (page.count("| yes |"), page.count("| no |")) == (6, 1)  # ten of ten covered is not 80 %
     assert "| stream | 3 |" in page
     assert "twice 2" in page
+    assert "| some-log | 1 |" in page
     assert "not modelled" in page
     root = ElementTree.fromstring((tmp_path / PLOT).read_text())
     assert len(root.findall(".//{*}circle")) == len(_ROWS) + 3

@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from math import log
 from pathlib import Path
 
+from cascade_estimate.bench_logs import LoggedKernel, logged_kernels
 from cascade_estimate.config import GpuSpec
 from cascade_estimate.errors import EstimateError
 from cascade_estimate.estimate import MODEL_VERSION, estimate_kernel, l2_after
@@ -93,6 +94,7 @@ class Bench:
 
     rows: tuple[BenchRow, ...]
     sequences: tuple[SequenceRow, ...]
+    logged: tuple[LoggedKernel, ...]
     peak_rss_bytes: int
 
 
@@ -139,14 +141,16 @@ def measure(data_dir: Path, progress: Callable[[int, int], None] | None = None) 
         )
         if progress is not None:
             progress(number, len(table))
-    return Bench(tuple(rows), tuple(_sequences(data_dir)), _peak_rss_bytes())
+    peak = _peak_rss_bytes()  # of the estimate alone: parsing whole logs takes more
+    logged = logged_kernels(data_dir.parent / "accelsim", specs)
+    return Bench(tuple(rows), tuple(_sequences(data_dir)), tuple(logged), peak)
 
 
 def summary(bench: Bench) -> dict[str, object]:
     """Figures as plain JSON values.
 
     Keys: `model_version`, `overall`, `families`, `configs` (each with MAPE, median, worst and rank
-    correlation), `config_rank_correlation`, `intervals`, `speed`, `sequences`, `bars`, `rows`.
+    correlation), `config_rank_correlation`, `intervals`, `speed`, `sequences`, `other_logs`, `bars`, `rows`.
     """
     rows = bench.rows
     speed = _speed(rows, bench.peak_rss_bytes)
@@ -186,6 +190,14 @@ def summary(bench: Bench) -> dict[str, object]:
             }
             for row in bench.sequences
         ],
+        "other_logs": {
+            "kernels": float(len(bench.logged)),
+            "mape": mean([abs(kernel.error) for kernel in bench.logged]),
+            "net_mape": mean([abs(kernel.net_error) for kernel in bench.logged]),
+            "coverage": mean(
+                [float(kernel.low <= kernel.simulated <= kernel.high) for kernel in bench.logged]
+            ),
+        },
         "bars": {
             "mape_15": overall["mape"] <= 0.15,
             "net_mape_25": overall["net_mape"] <= 0.25,

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 
 from cascade_estimate.bench import Bench, BenchRow, SequenceRow, measure, summary
+from cascade_estimate.bench_logs import LoggedKernel
 from cascade_estimate.errors import EstimateError
 from cascade_estimate.scatter import scatter_svg
 from cascade_estimate.statistics import mean
@@ -34,6 +35,7 @@ def report(bench: Bench) -> str:
         "## By family\n\n" + _accuracy_table(bench.rows, lambda row: row.family, "family"),
         "## By config\n\n" + _accuracy_table(bench.rows, lambda row: row.config, "config"),
         _sequences(bench.sequences),
+        _logged(bench.logged),
     ]
     frame = Path(__file__).with_name("report.md").read_text(encoding="utf-8")
     return frame.replace("<!-- figures -->", "\n\n".join(part.strip("\n") for part in figures))
@@ -123,6 +125,27 @@ def _sequences(rows: Iterable[SequenceRow]) -> str:
         lines.append(
             f"| {name} | {row.kernel} | {row.cold} | {row.simulated} | {row.estimated} | {_percent(error)} |"
         )
+    return "\n".join(lines)
+
+
+def _logged(kernels: Iterable[LoggedKernel]) -> str:
+    groups: dict[str, list[LoggedKernel]] = {}
+    for kernel in kernels:
+        groups.setdefault(kernel.log, []).append(kernel)
+    lines = [
+        "## Other logs",
+        "",
+        "Whole runs of the simulator on other traces, which were looked at only after the model stood.",
+        "",
+        "| log | kernels | MAPE | MAPE net | worst net | in the interval |",
+        "|---|---:|---:|---:|---:|---:|",
+    ]
+    everything = [kernel for part in groups.values() for kernel in part]
+    for name, part in [*groups.items(), ("all", everything)]:
+        net = [abs(kernel.net_error) for kernel in part]
+        inside = mean([float(kernel.low <= kernel.simulated <= kernel.high) for kernel in part])
+        cells = (mean([abs(kernel.error) for kernel in part]), mean(net), max(net, default=0.0), inside)
+        lines.append(f"| {name} | {len(part)} | " + " | ".join(_percent(cell) for cell in cells) + " |")
     return "\n".join(lines)
 
 
