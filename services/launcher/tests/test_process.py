@@ -196,3 +196,26 @@ async def test_somebody_can_lead_after_the_log_server_lost_its_memory(
         held(client, "x", "me"),
     ):
         pass
+
+
+@pytest.mark.parametrize(
+    ("sims", "names"),
+    [
+        ("kubernetes", (b"CASCADE_K8S_IMAGE", b"cascade-launcher[kubernetes]")),
+        ("modal", (b"CASCADE_MODAL_IMAGE", b"cascade-launcher[modal]")),
+    ],
+)
+async def test_a_backend_that_lacks_something_says_what(
+    log: JetStreamLog, launchers: Launchers, sims: str, names: tuple[bytes, bytes]
+) -> None:
+    process = await asyncio.create_subprocess_exec(
+        sys.executable,
+        "-m",
+        "cascade_launcher",
+        env=launchers.environ | {"CASCADE_SIMS": sims},
+        stderr=asyncio.subprocess.PIPE,
+    )
+    _, stderr = await process.communicate()
+    assert process.returncode != 0
+    assert any(name in stderr for name in names), stderr
+    assert b"Traceback" not in stderr

@@ -81,11 +81,8 @@ async def opened_backend(settings: LauncherSettings) -> AsyncIterator[Backend]:
                     yield backend
             case "sail":
                 yield _sail(settings, traces)
-            case other:
-                print(
-                    f"CASCADE_SIMS: the backend {other!r} is not built yet; choose `local`.", file=sys.stderr
-                )
-                raise SystemExit(2)
+            case "modal":
+                yield await _modal(settings, traces)
 
 
 def _local(settings: LauncherSettings, traces: Bucket) -> LocalBackend:
@@ -117,6 +114,23 @@ def _sail(settings: LauncherSettings, traces: Bucket) -> Backend:
         from cascade_launcher.backends.sail import SailBackend, SailSettings
 
     return SailBackend(load(SailSettings), _remote(settings), traces, data_dir=settings.data_dir)
+
+
+async def _modal(settings: LauncherSettings, traces: Bucket) -> Backend:
+    with _extra("modal"):
+        import modal
+
+        from cascade_launcher.backends.modal import ModalBackend
+    from cascade_launcher.backends.modal_settings import ModalSettings
+
+    own = load(ModalSettings)
+    try:
+        client = await modal.Client.from_env.aio()
+    except modal.exception.Error as error:
+        raise LaunchError(
+            f"CASCADE_SIMS=modal: {error} Set MODAL_TOKEN_ID and MODAL_TOKEN_SECRET, or run `modal setup`."
+        ) from error
+    return ModalBackend(client, own, _remote(settings), traces)
 
 
 @contextmanager

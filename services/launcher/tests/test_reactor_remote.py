@@ -1,0 +1,123 @@
+"""The reactor over a backend on other machines: Kubernetes, on the fake API server."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+from cascade_core.jetstream.log import JetStreamLog
+from cascade_core.s3.bucket import S3Bucket
+from cascade_core.sims.transitions import SimState
+from cascade_launcher.backends.remote import RemoteOptions
+from cascade_launcher.reactor import Reactor, Timing
+from cascade_launcher.testing import PREFIX, cancel, eventually, heartbeat, run_requested, until
+
+pytest.importorskip("kubernetes_asyncio", reason="needs the extra `kubernetes`")
+from cascade_launcher.backends import kubernetes
+from cascade_launcher.backends.kubernetes_manifest import job_name
+from cascade_launcher.testing.kubernetes_platform import KubernetesPlatform
+
+
+class RealClock:
+    def now(self) -> datetime:
+        return datetime.now(UTC)
+
+
+@pytest.fixture
+async def platform(
+    stored_trace: S3Bucket, monkeypatch: pytest.MonkeyPatch
+) -> AsyncIterator[KubernetesPlatform]:
+    monkeypatch.setattr(kubernetes, "LOOK_EVERY_S", 0.02)
+    monkeypatch.setattr(kubernetes.KubernetesBackend, "poll_every_s", 0.05)
+    options = RemoteOptions(
+        sim_cmd="cascade worker",
+        main_url="http://app:8000",
+        token="tok",
+        accelsim_dir=Path("/opt/accel-sim"),
+        bucket_name=stored_trace.name,
+        prefix=PREFIX,
+        s3_endpoint="http://minio:9000",
+        s3_region="us-east-1",
+    )
+    async with KubernetesPlatform.opened(stored_trace, options) as opened:
+        yield opened
+
+
+@asynccontextmanager
+async def leading(
+    log: JetStreamLog, platform: KubernetesPlatform, timing: Timing | None = None
+) -> AsyncIterator[None]:
+    reactor = Reactor(log, platform.backend(), RealClock(), timing or Timing(check_every_s=0.05))
+    task = asyncio.create_task(reactor.run())
+    try:
+        yield
+    finally:
+        task.cancel()
+        (result,) = await asyncio.gather(task, return_exceptions=True)
+        assert isinstance(result, asyncio.CancelledError), result
+
+
+async def test_a_run_becomes_jobs_and_a_cancel_deletes_them(
+    log: JetStreamLog, platform: KubernetesPlatform
+) -> None:
+    run = run_requested(sims=3)
+    async with leading(log, platform):
+        await log.append(run)
+        sims = await until(log, lambda sims: len(sims) == 3 and all(sim.launcher_ref for sim in sims))
+        assert sorted(platform.cluster.jobs) == sorted(str(sim.launcher_ref) for sim in sims)
+        await log.append(cancel(run))
+        await eventually(lambda: platform.cluster.jobs == {} and platform.cluster.pods == {})
+
+
+async def test_a_pod_that_waits_for_a_node_is_not_lost_and_one_that_never_starts_fails_with_the_reason(
+    log: JetStreamLog, platform: KubernetesPlatform
+) -> None:
+    timing = Timing(heartbeat_timeout_s=0.3, launch_timeout_s=2, check_every_s=0.05)
+    async with leading(log, platform, timing):
+        run = run_requested()
+        job = job_name(run.sims[0].sim_id)
+        await log.append(run)
+        await eventually(lambda: job in platform.cluster.jobs)
+        platform.cluster.wait_with(job, "ImagePullBackOff", "no such image")
+        (sim,) = await until(log, lambda sims: bool(sims) and sims[0].state is SimState.FAILED)
+        await eventually(lambda: platform.cluster.jobs == {})
+    assert sim.error == (
+        "the simulator did not start in 2s: the image cannot be pulled (ImagePullBackOff: no such image)"
+    )
+
+
+async def test_a_killed_pod_shows_why_with_its_last_words(
+    log: JetStreamLog, platform: KubernetesPlatform
+) -> None:
+    async with leading(log, platform):
+        run = run_requested()
+        job = job_name(run.sims[0].sim_id)
+        await log.append(run)
+        await eventually(lambda: job in platform.cluster.jobs)
+        platform.cluster.run(job)
+        await log.append(heartbeat(run.sims[0], run.run_id))
+        await until(log, lambda sims: sims[0].state is SimState.RUNNING)
+        platform.cluster.exit(job, 137, reason="OOMKilled", output=b"kernel 3 of 9\n")
+        (sim,) = await until(log, lambda sims: sims[0].state is SimState.FAILED)
+    assert (sim.error or "").startswith("OOMKilled: it used more memory than its limit of 16Gi")
+    assert (sim.error or "").endswith("kernel 3 of 9")
+
+
+async def test_jobs_run_on_when_the_launcher_stops_and_are_taken_over(
+    log: JetStreamLog, platform: KubernetesPlatform
+) -> None:
+    run = run_requested(sims=2)
+    async with leading(log, platform):
+        await log.append(run)
+        await until(log, lambda sims: len(sims) == 2 and all(sim.launcher_ref for sim in sims))
+        for sim in run.sims:
+            platform.cluster.run(job_name(sim.sim_id))
+    assert len(platform.cluster.jobs) == 2
+    platform.cluster.exit(job_name(run.sims[0].sim_id), 1)
+    async with leading(log, platform):
+        await until(log, lambda sims: sims[0].state is SimState.FAILED)
+        sims = await until(log, lambda sims: sims[1].state is SimState.LAUNCHING)
+    assert len(platform.cluster.creations) == 2
+    assert sims[1].error is None
