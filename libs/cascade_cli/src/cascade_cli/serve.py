@@ -8,11 +8,13 @@ import sys
 from collections.abc import Sequence
 from contextlib import suppress
 
+import httpx
 import typer
 from cascade_core import telemetry
 from cascade_core.settings import TelemetrySettings, load
 
 from cascade_cli import app_stack, bundled, web_commands
+from cascade_cli.demo import healthy
 from cascade_cli.embedded.errors import EmbeddedServerError
 from cascade_cli.output import fail
 from cascade_cli.serve_settings import ServeSettings
@@ -51,6 +53,7 @@ async def _serve(settings: ServeSettings) -> None:
     async with app_stack.running_app(settings) as app:
         _announce(app)
         build = build_dashboard()
+        welcome = asyncio.create_task(_say_when_up(settings))
         tasks: Sequence[asyncio.Task[object]] = [
             asyncio.create_task(stop.wait()),
             asyncio.create_task(app.stack.failed())
@@ -58,11 +61,21 @@ async def _serve(settings: ServeSettings) -> None:
             else asyncio.create_task(stop.wait()),
         ]
         done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
-        for task in [*tasks, build]:
+        for task in [*tasks, build, welcome]:
             task.cancel()
         with suppress(asyncio.CancelledError):
             for task in done:
                 task.result()
+
+
+async def _say_when_up(settings: ServeSettings) -> None:
+    """The line that a person (and the quickstart) waits for, once requests are answered."""
+    async with httpx.AsyncClient(base_url=f"http://127.0.0.1:{settings.port}", timeout=5) as client:
+        await healthy(client)
+    typer.echo(
+        f"INFO:     Uvicorn running on http://{settings.host}:{settings.port} (Press CTRL+C to quit)",
+        err=True,
+    )
 
 
 def build_dashboard() -> "asyncio.Task[None]":
