@@ -8,7 +8,6 @@ import sys
 from collections.abc import Sequence
 from contextlib import suppress
 
-import httpx
 import typer
 from cascade_core import telemetry
 from cascade_core.settings import TelemetrySettings, load
@@ -70,8 +69,7 @@ async def _serve(settings: ServeSettings) -> None:
 
 async def _say_when_up(settings: ServeSettings) -> None:
     """The line that a person (and the quickstart) waits for, once requests are answered."""
-    async with httpx.AsyncClient(base_url=f"http://127.0.0.1:{settings.port}", timeout=5) as client:
-        await healthy(client)
+    await healthy(f"http://127.0.0.1:{settings.port}")
     typer.echo(
         f"INFO:     Uvicorn running on http://{settings.host}:{settings.port} (Press CTRL+C to quit)",
         err=True,
