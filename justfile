@@ -19,3 +19,8 @@ test *args:
 
 demo:
     uv run cascade demo
+
+# Write the files that are made from code: the sync client and the files for agents.
+generate:
+    uv run python scripts/build_sync_client.py
+    uv run python scripts/build_agent_files.py

@@ -30,7 +30,7 @@ PROMPT = FILES[Path("agent-prompt.md")]
 @pytest.mark.parametrize("path", sorted(FILES), ids=str)
 def test_a_file_is_what_the_script_makes(path: Path) -> None:
     stored = (SCRIPT.TARGET / path).read_text()
-    assert stored == FILES[path], "stale: run `uv run python scripts/build_agent_files.py`"
+    assert stored == FILES[path], "stale: run `just generate` (uv run python scripts/build_agent_files.py)"
 
 
 def test_the_skill_has_valid_front_matter() -> None:

@@ -74,7 +74,7 @@ async def test_an_agent_goes_from_a_trace_to_a_report(replay_app: DemoApp) -> No
         assert status["ok"]
         assert status["token_accepted"]
         traces = data(await call(session, "list_traces", state="ready"))["result"]
-        assert [trace["id"] for trace in traces] == ["demo"]
+        assert "demo" in [trace["id"] for trace in traces]
         configs = data(await call(session, "list_gpu_configs", trace_id="demo"))["result"]
         assert {config["arch"] for config in configs} == {"sm_80"}
         entries = [{"gpu_config": "SM80_A30", "count": 1}, {"gpu_config": "SM80_A100", "count": 1}]
