@@ -44,7 +44,7 @@ async def connect(settings: NatsSettings, *, name: str) -> Client:
         _logger.warning("nats error", error=str(error) or type(error).__name__)
 
     async def on_disconnect() -> None:
-        if opened and not opened[0].is_draining:
+        if opened and not (client.is_closed or client.is_draining or client.is_draining_pubs):
             _logger.warning("nats disconnected")
 
     async def on_reconnect() -> None:
