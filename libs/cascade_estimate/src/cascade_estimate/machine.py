@@ -343,8 +343,10 @@ class _Core:
             burst = self.memory.joined
             if burst is not None and writes:
                 warp.join(burst, writes)
-            if kind == _ASYNC and done > warp.copies:
-                warp.copies = done
+            if kind == _ASYNC:
+                # What arrives goes on to shared memory through the same unit, a sector a cycle.
+                taken = max(taken, footprint.sectors)
+                warp.copies = max(warp.copies, done)
         elif kind in _STORES:
             done, taken = self.memory.store(line, warp.block.salt, footprint, execute + 1.0, pc)
         else:
