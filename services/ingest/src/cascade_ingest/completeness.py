@@ -31,21 +31,20 @@ class ReportedFailed:
 Verdict = Complete | Incomplete | ReportedFailed
 
 
-def assess(
-    tree: Tree, before: Tree | None, metadata: Mapping[str, JsonValue] | None, *, root: str
-) -> Verdict:
-    """Judge one scan by itself and the scan before it.
+def assess(tree: Tree, metadata: Mapping[str, JsonValue] | None, *, root: str, quiet: bool) -> Verdict:
+    """Judge one scan.
 
     root: the trace's key prefix, ending in `/`; a `files` list may name keys with or without it.
+    quiet: whether the scan before saw the same files.
     """
     if metadata is None:
         return Incomplete("metadata.json is not there yet, or not whole")
     if metadata.get("status") == "failed":
         return ReportedFailed("profiler reported status 'failed' in metadata.json")
     listed = metadata.get("files")
-    if isinstance(listed, list):
+    if isinstance(listed, list) and listed:  # an empty list tells nothing about the upload
         return _by_files_list(tree, listed, root)
-    return _by_quiet_tree(tree, before)
+    return _by_quiet_tree(tree, quiet=quiet)
 
 
 def _by_files_list(tree: Tree, listed: list[JsonValue], root: str) -> Verdict:
@@ -71,7 +70,7 @@ def _by_files_list(tree: Tree, listed: list[JsonValue], root: str) -> Verdict:
     return Complete()
 
 
-def _by_quiet_tree(tree: Tree, before: Tree | None) -> Verdict:
+def _by_quiet_tree(tree: Tree, *, quiet: bool) -> Verdict:
     names = tree.trace_names()
     missing = lists_without_stats(names)
     older_tracer = "kernelslist" in names and "stats.csv" in names
@@ -79,6 +78,6 @@ def _by_quiet_tree(tree: Tree, before: Tree | None) -> Verdict:
         return Incomplete("no traces/kernelslist_ctx_* has arrived yet")
     if missing:
         return Incomplete(f"{TRACES}stats_ctx_{missing[0]} has not arrived yet")
-    if before is None or before.files != tree.files:
+    if not quiet:
         return Incomplete("files changed since the scan before")
     return Complete()

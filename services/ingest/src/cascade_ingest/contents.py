@@ -1,6 +1,5 @@
 """Reading the small files of a trace: metadata, real timing, statistics, the processed list."""
 
-import json
 from collections.abc import Mapping
 
 import structlog
@@ -13,6 +12,7 @@ from cascade_core.ports import Bucket
 from cascade_core.traces.facts import KernelLaunch, RealKernel
 from pydantic import JsonValue
 
+from cascade_ingest import foreign_json
 from cascade_ingest.tree import METADATA, PROCESSED_LIST, REAL_TIMING, TRACES, Tree
 
 _logger = structlog.get_logger(__name__)
@@ -37,7 +37,7 @@ class Contents:
         if etag is None:
             return None
         if self._metadata[0] != etag:
-            parsed = _json(await self._read(METADATA, MOST_METADATA_BYTES))
+            parsed = await self._json(METADATA, MOST_METADATA_BYTES)
             self._metadata = (etag, parsed if isinstance(parsed, dict) else None)
         return self._metadata[1]
 
@@ -51,7 +51,7 @@ class Contents:
         if etag is None:
             return None
         if self._timing[0] != (path, etag):
-            timing = parse_real_timing(_json(await self._read(path, MOST_TIMING_BYTES)))
+            timing = parse_real_timing(await self._json(path, MOST_TIMING_BYTES))
             if timing.problem is not None:
                 _logger.warning("real timing is not used", file=path, problem=timing.problem)
             rows = [
@@ -96,17 +96,13 @@ class Contents:
         except NotFound:
             return None  # gone between the listing and now; the next scan sees it
 
-
-def _json(body: bytes | None) -> JsonValue:
-    """The JSON value, or None for anything that is not whole, strict JSON."""
-    if body is None:
-        return None
-    try:
-        value: JsonValue = json.loads(body, parse_constant=_refuse)
-    except (ValueError, RecursionError):
-        return None
-    return value
-
-
-def _refuse(constant: str) -> None:
-    raise ValueError(f"{constant} is not JSON")
+    async def _json(self, path: str, most: int) -> JsonValue:
+        """The file's value; None for anything that is not whole, strict JSON."""
+        body = await self._read(path, most)
+        if body is None:
+            return None
+        try:
+            return foreign_json.parse(body)
+        except foreign_json.NotJson as error:
+            _logger.info("file is not used", file=self._root + path, problem=str(error))
+            return None

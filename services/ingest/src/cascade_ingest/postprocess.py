@@ -6,11 +6,14 @@ done again.
 
 import asyncio
 import contextlib
+import ctypes
 import hashlib
 import os
 import shlex
 import shutil
 import signal
+import sys
+import uuid
 from collections.abc import AsyncIterator, Coroutine
 from dataclasses import dataclass
 from pathlib import Path
@@ -28,7 +31,10 @@ DOWNLOADS_AT_ONCE = 4
 UPLOADS_AT_ONCE = 4
 READ_BYTES = 1 << 20
 TERMINATE_GRACE_S = 5.0
+_LONGEST_FILE_NAME_BYTES = 255
 _LONGEST_NAME = 200
+_TAIL_BYTES = 64 * 1024
+_PR_SET_PDEATHSIG = 1
 _READABLE = " ()[]{}@=+,:;!#&^"  # `~` marks a hash, `%` an escape
 
 
@@ -50,9 +56,12 @@ class Postprocessor:
 
     async def run(self, bucket: Bucket, trace_id: str, root: str, tree: Tree) -> None:
         """Make `traces/kernelslist.g` from the raw files. Raises PostprocessError, BucketUnavailable."""
-        directory = self.work / "traces" / safe_name(trace_id)
+        scratch = self.work / "scratch"
+        # A name of its own each time: what a killed ingest left running must not write into this copy.
+        directory = scratch / f"{safe_name(trace_id)}@{uuid.uuid4().hex[:8]}"
+        for left_behind in _left_behind(scratch, trace_id):
+            shutil.rmtree(left_behind, ignore_errors=True)
         traces = directory / "traces"
-        shutil.rmtree(directory, ignore_errors=True)
         traces.mkdir(parents=True)
         try:
             await _download(bucket, root, tree, directory)
@@ -68,14 +77,9 @@ class Postprocessor:
             shutil.rmtree(directory, ignore_errors=True)
 
     async def _execute(self, trace_id: str, traces: Path) -> None:
-        words = shlex.split(self.command)
+        words = self._words()
         log = self.log_path(trace_id)
         log.parent.mkdir(parents=True, exist_ok=True)
-        if not words or shutil.which(words[0]) is None:
-            raise PostprocessError(
-                f"post-processor not found: {words[0] if words else '(empty command)'}. Set CASCADE_POSTPROCESS_CMD, "
-                "or upload a trace that already holds traces/kernelslist.g"
-            )
         with log.open("wb") as output:
             try:
                 process = await asyncio.create_subprocess_exec(
@@ -87,6 +91,7 @@ class Postprocessor:
                     stdout=output,
                     stderr=asyncio.subprocess.STDOUT,
                     start_new_session=True,
+                    preexec_fn=_die_with_parent,
                     env={key: value for key, value in os.environ.items() if not key.startswith("CASCADE_")},
                 )
             except OSError as error:
@@ -98,6 +103,32 @@ class Postprocessor:
                 raise
         if code != 0:
             raise PostprocessError(f"post-processing exited {code}\n{_tail(log)}")
+
+    def _words(self) -> list[str]:
+        try:
+            words = shlex.split(self.command)
+        except ValueError as error:
+            raise PostprocessError(
+                f"post-processor not found: CASCADE_POSTPROCESS_CMD cannot be read ({error}): {self.command}"
+            ) from error
+        if not words or shutil.which(words[0]) is None:
+            raise PostprocessError(
+                f"post-processor not found: {words[0] if words else '(empty command)'}. Set CASCADE_POSTPROCESS_CMD, "
+                "or upload a trace that already holds traces/kernelslist.g"
+            )
+        return words
+
+
+def _left_behind(scratch: Path, trace_id: str) -> list[Path]:
+    """Copies of this trace that an earlier attempt could not clear away."""
+    name = safe_name(trace_id)
+    return [path for path in scratch.glob("*") if path.name.rpartition("@")[0] == name]
+
+
+def _die_with_parent() -> None:
+    # Runs in the child before exec: no post-processor outlives a killed ingest.
+    if sys.platform == "linux":
+        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
 
 
 def safe_name(trace_id: str) -> str:
@@ -127,7 +158,9 @@ async def _end_group(process: asyncio.subprocess.Process) -> None:
 
 
 def _tail(log: Path) -> str:
-    lines = log.read_bytes()[-64 * 1024 :].decode("utf-8", "replace").rstrip("\n").split("\n")
+    with log.open("rb") as file:
+        file.seek(max(0, file.seek(0, os.SEEK_END) - _TAIL_BYTES))
+        lines = file.read().decode("utf-8", "replace").rstrip("\n").split("\n")
     return "\n".join(lines[-TAIL_LINES:])
 
 
@@ -144,9 +177,16 @@ async def _download(bucket: Bucket, root: str, tree: Tree, directory: Path) -> N
     async def one(path: str) -> None:
         with (directory / path).open("wb") as target:
             async for piece in bucket.stream(root + path):
-                target.write(piece)
+                await asyncio.to_thread(target.write, piece)
 
-    await _at_once(DOWNLOADS_AT_ONCE, [one(TRACES + name) for name in tree.trace_names()])
+    names = tree.trace_names()
+    for name in names:
+        if "\0" in name or len(name.encode()) > _LONGEST_FILE_NAME_BYTES:
+            raise PostprocessError(
+                f"{TRACES}{name[:80]!r} cannot be put on a disk: a file name has at most "
+                f"{_LONGEST_FILE_NAME_BYTES} bytes and no NUL. Upload the trace without this file"
+            )
+    await _at_once(DOWNLOADS_AT_ONCE, [one(TRACES + name) for name in names])
 
 
 async def _upload(bucket: Bucket, root: str, traces: Path, before: dict[Path, tuple[int, int]]) -> None:

@@ -1,7 +1,8 @@
 """Scans the bucket, folds its own facts back, and drives each trace from its first object to `ready`.
 
 The listing is the truth; a bucket notification only hastens the next scan. Everything that is remembered between
-scans can be lost: the state of a trace is the fold of its facts, and a new process just scans again.
+scans can be lost: the state of a trace is the fold of its facts, and a new process just scans again. What goes wrong
+with one trace does not keep the others waiting.
 """
 
 import asyncio
@@ -11,9 +12,9 @@ from datetime import UTC, datetime
 
 import structlog
 from cascade_core import subjects
-from cascade_core.errors import LogUnavailable, NotFound, Unavailable
-from cascade_core.jetstream.log import JetStreamLog
-from cascade_core.ports import Bucket
+from cascade_core.errors import LogUnavailable, Refused, Unavailable
+from cascade_core.ports import Bucket, EventLog
+from cascade_core.tasks import TaskSet
 from cascade_core.traces import state as trace_state
 from cascade_core.traces.facts import TraceFact, TraceFactUnion, TraceFailed, TraceRemoved
 from cascade_core.traces.state import Trace, TraceState
@@ -27,8 +28,18 @@ _logger = structlog.get_logger(__name__)
 SETTLED_LOOKS_PER_SCAN = 25
 """Ready traces looked at for late side files in one scan, in turn: a thousand traces cost no more than these."""
 PROCESSING_AT_ONCE = 2
+HINTS_GATHERED_S = 0.2
+"""A notification comes for every object of an upload; a scan answers all that came in this time."""
+QUIET_SHARE = 0.9
+"""Files count as unchanged "since the scan before" only if that was nearly a scan interval ago: hints make scans follow
+each other faster than an uploader's files."""
 LISTING_SHARE = 5.0
-"""A listing that took t is not repeated before LISTING_SHARE * t: a huge upload must not keep the store busy."""
+"""A slow listing that took t is not repeated before this times t: a huge upload must not keep the store busy."""
+GONE_CHECK_EVERY_S = 60.0
+LONGEST_RETRY_WAIT_S = 60.0
+"""Processing that broke off is tried again after the scan interval, then twice as long each time, up to this."""
+MOST_TROUBLE_PER_SCAN = 3
+"""So many traces in a row that cannot be read mean that the store is in trouble, not the traces."""
 
 
 class Ingest:
@@ -36,39 +47,60 @@ class Ingest:
 
     def __init__(
         self,
-        log: JetStreamLog,
+        log: EventLog,
         bucket: Bucket,
         *,
         prefix: str,
         postprocessor: Postprocessor,
         scan_interval_s: float,
+        listing_share: float = LISTING_SHARE,
     ) -> None:
         self._log = log
         self._bucket = bucket
         self._prefix = prefix.strip("/")
         self._postprocessor = postprocessor
         self._interval_s = scan_interval_s
+        self._listing_share = listing_share
         self._traces: dict[str, Trace] = {}
         self._watchers: dict[str, Watcher] = {}
-        self._processing: dict[str, asyncio.Task[None]] = {}
+        self._processing: set[str] = set()
+        self._retries: dict[str, int] = {}
         self._not_before: dict[str, float] = {}
         self._slots = asyncio.Semaphore(PROCESSING_AT_ONCE)
+        self._together = TaskSet()
         self._turn = 0
         self.hint = asyncio.Event()
 
-    async def run(self) -> None:
-        """Scan for ever."""
-        await self._load()
-        try:
-            while True:
-                await self._scan_safely()
-                await self._wait()
-        finally:
-            for task in self._processing.values():
-                task.cancel()
-            await asyncio.gather(*self._processing.values(), return_exceptions=True)
+    @property
+    def processing(self) -> frozenset[str]:
+        """The traces that are being processed now."""
+        return frozenset(self._processing)
 
-    async def _load(self) -> None:
+    @property
+    def traces(self) -> dict[str, Trace]:
+        """The fold of every trace's facts."""
+        return dict(self._traces)
+
+    async def run(self) -> None:
+        """Scan for ever. However it ends, no post-processor is left running."""
+        self._together.create(self._scan_for_ever())
+        await self._together.wait()
+
+    async def _scan_for_ever(self) -> None:
+        await self.load()
+        while True:
+            try:
+                await self.scan()
+            except Unavailable as error:
+                _logger.warning("scan is tried again", error=str(error))
+            with suppress(TimeoutError):
+                async with asyncio.timeout(self._interval_s):
+                    await self.hint.wait()
+                    await asyncio.sleep(HINTS_GATHERED_S)
+            self.hint.clear()
+
+    async def load(self) -> None:
+        """Fold what is known of every trace. Waits for the event log."""
         while True:
             try:
                 records = await self._log.read([subjects.ALL_TRACES])
@@ -81,37 +113,26 @@ class Ingest:
                     self._fold(record.fact)
             return
 
-    async def _catch_up(self, trace_id: str) -> None:
-        """Fold what others have told of a trace that is new here: the bundled samples are told by their seeder."""
-        for record in await self._log.read([subjects.trace_filter(trace_id)]):
-            if isinstance(record.fact, TraceFact):
-                self._fold(record.fact)
-
-    async def _wait(self) -> None:
-        self.hint.clear()
-        with suppress(TimeoutError):
-            async with asyncio.timeout(self._interval_s):
-                await self.hint.wait()
-
-    async def _scan_safely(self) -> None:
-        try:
-            await self.scan()
-        except Unavailable as error:
-            _logger.warning("scan is tried again", error=str(error))
-
     async def scan(self) -> None:
         """One look at the whole prefix. Raises BucketUnavailable, LogUnavailable; a half-done scan does no harm."""
         found = await self._bucket.directories(f"{self._prefix}/" if self._prefix else "")
         names = [name for name in found if is_visible(name)]
+        in_a_row = 0
         for trace_id in names:
-            if trace_id not in self._traces:
-                await self._catch_up(trace_id)
             trace = self._traces.get(trace_id)
-            if (trace is not None and trace.sample) or trace_id in self._processing:
+            if (trace is not None and trace.sample) or trace_id in self._processing or is_settled(trace):
                 continue
-            if is_settled(trace):
-                continue
-            await self._scan_upload(trace_id)
+            try:
+                await self._scan_upload(trace_id)
+            except LogUnavailable:
+                raise
+            except (Unavailable, Refused) as error:
+                in_a_row += 1
+                if in_a_row == MOST_TROUBLE_PER_SCAN:
+                    raise
+                _logger.warning("trace cannot be read", trace_id=trace_id, error=str(error))
+            else:
+                in_a_row = 0
         await self._look_at_settled(names)
         await self._notice_removed(set(names))
 
@@ -122,62 +143,71 @@ class Ingest:
         started = time.monotonic()
         tree = await self._tree(watcher)
         took = time.monotonic() - started
-        self._not_before[trace_id] = time.monotonic() + (
-            LISTING_SHARE * took if took > self._interval_s / 4 else 0
-        )
-        if not tree.files:
-            return  # directory markers and dotfiles alone are no trace
+        if took > self._interval_s / 4:
+            self._not_before[trace_id] = time.monotonic() + self._listing_share * took
         trace = self._traces.get(trace_id)
+        if not tree.files:
+            # Directory markers and dotfiles alone are no trace.
+            if trace is not None and not trace.removed:
+                await self._remove(trace_id)
+            return
         if trace is None or trace.removed or trace.state is TraceState.UPLOADING:
             waited_for = watcher.waits_for
-            for fact in await watcher.scanned(tree, trace, _now()):
+            quiet = watcher.is_quiet(tree, time.monotonic(), for_s=QUIET_SHARE * self._interval_s)
+            for fact in await watcher.scanned(tree, trace, _now(), quiet=quiet):
                 await self._append(fact)
             if watcher.waits_for and watcher.waits_for != waited_for:
                 _logger.info("upload waits", trace_id=trace_id, reason=watcher.waits_for)
         trace = self._traces.get(trace_id)
         if trace is not None and trace.state is TraceState.PROCESSING:
-            self._start_processing(watcher, tree)
-
-    def _start_processing(self, watcher: Watcher, tree: Tree) -> None:
-        task = asyncio.create_task(self._process(watcher, tree))
-        self._processing[watcher.trace_id] = task
-        task.add_done_callback(lambda _: self._processing.pop(watcher.trace_id, None))
-        task.add_done_callback(lambda _: self.hint.set())
+            self._processing.add(trace_id)
+            self._together.create(self._process(watcher, tree))
 
     async def _process(self, watcher: Watcher, tree: Tree) -> None:
-        async with self._slots:
-            try:
-                if not tree.has_processed_list:
-                    _logger.info("post-processing", trace_id=watcher.trace_id)
-                    await self._postprocessor.run(self._bucket, watcher.trace_id, watcher.root, tree)
-                    tree = await self._tree(watcher)
-                fact: TraceFactUnion = await watcher.ready(tree, _now())
-            except PostprocessError as error:
-                fact = TraceFailed(trace_id=watcher.trace_id, occurred_at=_now(), error=str(error))
-            except (Unavailable, NotFound, OSError) as error:
-                # The trace stays `processing`; the next scan starts the step again.
-                _logger.warning("processing is tried again", trace_id=watcher.trace_id, error=str(error))
-                return
-            try:
-                await self._append(fact)
-            except LogUnavailable as error:
-                _logger.warning("processing is tried again", trace_id=watcher.trace_id, error=str(error))
+        trace_id = watcher.trace_id
+        try:
+            async with self._slots:
+                await self._append(await self._outcome(watcher, tree))
+            self._retries.pop(trace_id, None)
+        except (Unavailable, Refused, OSError) as error:
+            # The trace stays `processing`; a later scan starts the step again.
+            tries = self._retries.get(trace_id, 0)
+            wait_s = min(self._interval_s * 2**tries, LONGEST_RETRY_WAIT_S)
+            self._retries[trace_id] = tries + 1
+            self._not_before[trace_id] = time.monotonic() + wait_s
+            _logger.warning("processing is tried again", trace_id=trace_id, in_s=wait_s, error=str(error))
+        finally:
+            self._processing.discard(trace_id)
+            self.hint.set()
+
+    async def _outcome(self, watcher: Watcher, tree: Tree) -> TraceFactUnion:
+        try:
+            if not tree.has_processed_list:
+                _logger.info("post-processing", trace_id=watcher.trace_id)
+                await self._postprocessor.run(self._bucket, watcher.trace_id, watcher.root, tree)
+                tree = await self._tree(watcher)
+            return await watcher.ready(tree, _now())
+        except PostprocessError as error:
+            return TraceFailed(trace_id=watcher.trace_id, occurred_at=_now(), error=str(error))
 
     async def _look_at_settled(self, names: list[str]) -> None:
         settled = [
-            name
+            (name, trace)
             for name in names
-            if is_settled(trace := self._traces.get(name)) and trace is not None and not trace.sample
+            if (trace := self._traces.get(name)) is not None and is_settled(trace) and not trace.sample
         ]
         count = min(SETTLED_LOOKS_PER_SCAN, len(settled))
         for offset in range(count):
-            trace_id = settled[(self._turn + offset) % len(settled)]
+            trace_id, trace = settled[(self._turn + offset) % len(settled)]
             watcher = self._watcher(trace_id)
             objects, _ = await self._bucket.level(watcher.root)
-            facts = await watcher.side_files_seen(
-                tree_of(watcher.root, objects), self._traces[trace_id], _now()
-            )
-            for fact in facts:
+            top = tree_of(watcher.root, objects)
+            if not top.files and time.monotonic() >= self._not_before.get(trace_id, 0.0):
+                # Its metadata is gone. Whether all of it is, only a whole listing tells, so not in every scan.
+                self._not_before[trace_id] = time.monotonic() + GONE_CHECK_EVERY_S
+                await self._remove(trace_id)
+                continue
+            for fact in await watcher.side_files_seen(top, trace, _now()):
                 await self._append(fact)
         self._turn = (self._turn + count) % max(len(settled), 1)
 
@@ -185,10 +215,14 @@ class Ingest:
         for trace_id, trace in list(self._traces.items()):
             if trace.removed or trace.sample or trace_id in names or trace_id in self._processing:
                 continue
-            tree = await self._tree(self._watcher(trace_id))
-            if not tree.files:
-                await self._append(TraceRemoved(trace_id=trace_id, occurred_at=_now()))
-                self._watchers.pop(trace_id, None)
+            await self._remove(trace_id)
+
+    async def _remove(self, trace_id: str) -> None:
+        """Say that a trace is gone, once a listing of its own has shown that it is."""
+        if not (await self._tree(self._watcher(trace_id))).files:
+            await self._append(TraceRemoved(trace_id=trace_id, occurred_at=_now()))
+            self._watchers.pop(trace_id, None)
+            self._not_before.pop(trace_id, None)
 
     async def _tree(self, watcher: Watcher) -> Tree:
         objects = [entry async for page in self._bucket.objects(watcher.root) for entry in page]

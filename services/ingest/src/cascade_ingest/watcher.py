@@ -27,8 +27,9 @@ class Watcher:
     trace_id: str
     root: str
     contents: Contents
-    tree: Tree | None = None
     waits_for: str = ""
+    _tree: Tree | None = None
+    _unchanged_since: float = 0.0
 
     @classmethod
     def of(cls, bucket: Bucket, prefix: str, trace_id: str) -> "Watcher":
@@ -36,9 +37,20 @@ class Watcher:
         root = f"{prefix}/{trace_id}/" if prefix else f"{trace_id}/"
         return cls(trace_id, root, Contents(bucket, root))
 
-    async def scanned(self, tree: Tree, trace: Trace | None, now: datetime) -> list[TraceFactUnion]:
+    def is_quiet(self, tree: Tree, at: float, *, for_s: float) -> bool:
+        """Whether an earlier scan, at least `for_s` before `at`, saw the same files, and no scan since saw others.
+
+        Size and ETag are compared, never an object's time. at: any clock that only goes forward. [s]
+        """
+        if self._tree is None or self._tree.files != tree.files:
+            self._tree, self._unchanged_since = tree, at
+            return False
+        return at - self._unchanged_since >= for_s
+
+    async def scanned(
+        self, tree: Tree, trace: Trace | None, now: datetime, *, quiet: bool
+    ) -> list[TraceFactUnion]:
         """The facts that a whole scan of an uploading trace gives rise to."""
-        before, self.tree = self.tree, tree
         facts: list[TraceFactUnion] = []
         if trace is None or trace.removed:
             facts.append(TraceDiscovered(trace_id=self.trace_id, occurred_at=now))
@@ -54,7 +66,7 @@ class Watcher:
         )
         if _tells_news(trace, observed):
             facts.append(observed)
-        match assess(tree, before, metadata, root=self.root):
+        match assess(tree, metadata, root=self.root, quiet=quiet):
             case Complete():
                 self.waits_for = ""
                 facts.append(TraceUploadCompleted(trace_id=self.trace_id, occurred_at=now))

@@ -3,6 +3,8 @@
 from dataclasses import dataclass
 
 LOG_TAIL_LINES = 20  # spec: limits, `log_tail` holds the last 20 lines
+MOST_LINE_CHARS = 4000
+"""What the tail keeps of a line. Every event and every row of a sim carries the tail; a line may be megabytes long."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,9 +22,9 @@ class LogTail:
         if pieces and seq <= pieces[-1][0]:
             if any(held == seq for held, _ in pieces) or (self._is_full() and seq < pieces[0][0]):
                 return self
-            merged = sorted([*pieces, (seq, tuple(lines[-LOG_TAIL_LINES:]))])
+            merged = sorted([*pieces, (seq, _end_of(lines))])
         else:
-            merged = [*pieces, (seq, tuple(lines[-LOG_TAIL_LINES:]))]
+            merged = [*pieces, (seq, _end_of(lines))]
         return LogTail(_trimmed(merged))
 
     def lines(self) -> list[str]:
@@ -31,6 +33,13 @@ class LogTail:
 
     def _is_full(self) -> bool:
         return sum(len(piece) for _, piece in self.pieces) >= LOG_TAIL_LINES
+
+
+def _end_of(lines: list[str]) -> tuple[str, ...]:
+    return tuple(
+        line if len(line) <= MOST_LINE_CHARS else f"{line[:MOST_LINE_CHARS]}… ({len(line)} characters)"
+        for line in lines[-LOG_TAIL_LINES:]
+    )
 
 
 def _trimmed(pieces: list[tuple[int, tuple[str, ...]]]) -> tuple[tuple[int, tuple[str, ...]], ...]:

@@ -4,7 +4,7 @@ import asyncio
 import hashlib
 from bisect import bisect_left
 from collections import Counter
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 
 from cascade_core.errors import NotFound
 from cascade_core.ports import ObjectInfo
@@ -75,11 +75,17 @@ class MemoryBucket:
         del content_type
         self.calls["put"] += 1
         await asyncio.sleep(0)
-        info = ObjectInfo(key, len(body), hashlib.md5(body, usedforsecurity=False).hexdigest())
+        info = ObjectInfo(key, len(body), _etag(body))
         if key not in self._objects:
             self._sorted = None
         self._objects[key] = (body, info)
         return info
+
+    def fill(self, contents: Mapping[str, bytes]) -> None:
+        """Put many objects at once."""
+        for key, body in contents.items():
+            self._objects[key] = (body, ObjectInfo(key, len(body), _etag(body)))
+        self._sorted = None
 
     async def put_stream(
         self, key: str, body: AsyncIterator[bytes], *, content_type: str | None = None
@@ -109,3 +115,7 @@ class MemoryBucket:
                 break
             found.append(key)
         return found
+
+
+def _etag(body: bytes) -> str:
+    return hashlib.md5(body, usedforsecurity=False).hexdigest()
