@@ -41,16 +41,6 @@ class Traffic:
     atomics: int = 0
 
 
-@dataclass(slots=True)
-class _Line:
-    """A cached line: valid sectors, when the last fill arrives, and its place in the order of first
-    touches."""
-
-    valid: int
-    arrives: float
-    stamp: float = 0.0
-
-
 @dataclass(slots=True, eq=False)
 class Burst:
     """L1 misses that queue behind each other: the time at which the last of them leaves, which later ones
@@ -76,9 +66,13 @@ class Memory:
         self.spec, self.around = spec, around
         self.traffic = Traffic()
         self._addresses = AddressMap(spec)
-        self._l1: dict[int, _Line] = {}
+        # Per line its valid sectors, oldest first, and when its last fill arrives.
+        self._l1: dict[int, int] = {}
+        self._l1_arrives: dict[int, float] = {}
         self._l1_lines = max(l1_bytes // 128, 1)
-        self._l2: dict[int, _Line] = {}
+        # Per line its place in the order of first touches, and when DRAM's answer arrives.
+        self._l2: dict[int, float] = {}
+        self._l2_arrives: dict[int, float] = {}
         self._l2_stamp = 0.0
         self._port = 0.0
         self._answers = 0.0
@@ -116,6 +110,7 @@ class Memory:
         lines = footprint.lines
         dense = len(lines) < 2 or lines[-1][0] - lines[0][0] <= _ROW_LINES * len(lines)
         l1, traffic, most = self._l1, self.traffic, self._l1_lines
+        arrives = self._l1_arrives
         traffic.l1_sectors += footprint.sectors
         self._salt = 0 if meeting.shared else salt
         line += self._salt
@@ -123,17 +118,17 @@ class Memory:
         misses = 0
         for offset, mask in lines:
             number = line + offset
-            entry = l1.get(number)
-            if entry is None:
+            valid = l1.get(number)
+            if valid is None:
                 need = mask
-                entry = l1[number] = _Line(0, 0.0)
-                if len(l1) > most:
+                valid = 0
+                if len(l1) >= most:
                     del l1[next(iter(l1))]
             else:
-                need = mask & ~entry.valid
+                need = mask & ~valid
                 if len(l1) * 2 > most:
                     del l1[number]
-                    l1[number] = entry
+            l1[number] = valid | need
             if need:
                 sectors = need.bit_count()
                 misses += sectors
@@ -141,12 +136,13 @@ class Memory:
                     self._beyond_l1(number, sectors, looked_up + 1.0, meeting, write=False, dense=dense)
                     + _FILL
                 )
-                entry.valid |= need
-                entry.arrives = back
+                arrives[number] = back
                 if back > done:
                     done = back
-            elif entry.arrives > done:
-                done = entry.arrives
+            else:
+                back = arrives.get(number, 0.0)
+                if back > done:
+                    done = back
         self.joined = None
         if misses:
             traffic.l1_misses += misses
@@ -180,13 +176,14 @@ class Memory:
         before = self._port
         for offset, mask in footprint.lines:
             number = line + offset
-            entry = l1.get(number)
-            if entry is None:
-                l1[number] = _Line(mask, 0.0)
+            valid = l1.get(number)
+            if valid is None:
+                l1[number] = mask
+                self._l1_arrives.pop(number, None)
                 if len(l1) > self._l1_lines:
                     del l1[next(iter(l1))]
             else:
-                entry.valid |= mask
+                l1[number] = valid | mask
             back = self._beyond_l1(number, mask.bit_count(), first, meeting, write=True, dense=True)
             if back > done:
                 done = back
@@ -226,9 +223,9 @@ class Memory:
 
     def _absent(self, line: int, meeting: Meeting, when: float) -> bool:
         """Whether a read of `line` misses L2; keeps the order of first touches."""
-        entry = self._l2.get(line)
-        if entry is None:
-            self._l2[line] = _Line(0, 0.0, self._l2_stamp)
+        stamp = self._l2.get(line)
+        if stamp is None:
+            self._l2[line] = self._l2_stamp
             self._l2_stamp += 1.0 / meeting.sharers
             if self._warm and self._is_warm(line - self._salt):
                 return False
@@ -239,12 +236,12 @@ class Memory:
                     # Another core asked for it, at the earliest when this one asked for the first such line.
                     if meeting.began < 0.0:
                         meeting.began = when
-                    self._l2[line].arrives = meeting.began + self._dram_access
+                    self._l2_arrives[line] = meeting.began + self._dram_access
                     return False
                 meeting.owed -= 1.0
             return True
-        if self._l2_stamp - entry.stamp > self.around.l2_lines:
-            entry.stamp = self._l2_stamp
+        if self._l2_stamp - stamp > self.around.l2_lines:
+            self._l2[line] = self._l2_stamp
             self._l2_stamp += 1.0 / meeting.sharers
             return True
         return False
@@ -315,8 +312,8 @@ class Memory:
             traffic.l2_misses += sectors
             done = self._dram(line, sectors, done, where.channel, meeting, dense=dense)
         elif not write:
-            arrives = self._l2[line].arrives
-            if arrives > done:
+            arrives = self._l2_arrives.get(line)
+            if arrives is not None and arrives > done:
                 done = arrives
         elif self.around.evicted_share > 0:
             share = sectors * self._burst * self.around.evicted_share * meeting.channel_share
@@ -349,7 +346,7 @@ class Memory:
                 free = channels[member]
                 channels[member] = (free if free > when else when) + each
             done = channels[channel] + self._dram_access
-            self._l2[line].arrives = done
+            self._l2_arrives[line] = done
             return done
         pool = self._pool_dram
         if pool < when:
@@ -362,5 +359,5 @@ class Memory:
             begin = pool + ((pool - when) * service) ** 0.5
         self._channels[channel] = begin + service
         done = begin + service + self._dram_access
-        self._l2[line].arrives = done
+        self._l2_arrives[line] = done
         return done
