@@ -95,11 +95,13 @@ function ThemeSwitch() {
 
 function ConnectionNote() {
   const since = unreachableSince.value;
+  // Read on every drawing, or the line would never hear of a tick. Both moments are by this browser's clock.
+  const away = since === null || now.value === 0 ? 0 : Date.now() - since;
   return (
     <div role="status" aria-live="polite">
       {since !== null && (
         <div class="connection" data-testid="offline">
-          The server doesn't answer{Date.now() - since > 2000 && now.value > 0 ? ` (for ${formatSpan(Date.now() - since)})` : ""}. What you see may be old; Cascade tries again by itself.
+          The server doesn't answer{away > 2000 ? ` (for ${formatSpan(away)})` : ""}. What you see may be old; Cascade tries again by itself.
         </div>
       )}
     </div>

@@ -1,0 +1,52 @@
+"""Losing the server: a killed gateway, and an app that is stopped and started again on the same data."""
+
+import re
+
+from playwright.async_api import expect
+
+from tests.browser.conftest import OpenPage, Server
+
+
+async def test_a_run_survives_the_kill_of_the_gateway(
+    server: Server, live_trace: str, open_page: OpenPage
+) -> None:
+    run_id = await server.launch(live_trace, {"SM80_A100": 1})
+    page = await open_page(server, f"/runs/{run_id}")
+    card = page.get_by_test_id("sim-card")
+    line = page.get_by_test_id("line")
+    await expect(card).to_have_attribute("data-state", "running", timeout=60_000)
+
+    gateway = server.service("cascade_api.main")
+    gateway.kill()
+    await expect(line).to_have_attribute("data-state", "waiting")
+    await expect(line).to_contain_text("Reconnecting by itself")
+    # What was known stays on the page.
+    await expect(card).to_be_visible()
+
+    # Nobody reloads: the line comes back, and the sim ends on it.
+    await expect(line).to_have_attribute("data-state", "live", timeout=60_000)
+    await expect(page.locator(".head").get_by_test_id("state")).to_have_text("succeeded", timeout=90_000)
+    await expect(card).to_contain_text("6 / 8 kernels")
+    assert server.service("cascade_api.main").pid != gateway.pid
+
+
+async def test_lists_recover_after_the_app_was_away(empty_server: Server, open_page: OpenPage) -> None:
+    await empty_server.upload("demo")
+    page = await open_page(empty_server, "/traces")
+    row = page.get_by_test_id("trace-row").filter(has_text="demo")
+    await expect(row.first).to_be_visible()
+
+    await empty_server.stop()
+    offline = page.get_by_test_id("offline")
+    await expect(offline).to_contain_text("The server doesn't answer")
+    await expect(offline).to_contain_text(re.compile(r"for \d+ s"))
+    # What was known stays; what was not says what is wrong.
+    await expect(row.first).to_be_visible()
+    await page.get_by_role("navigation", name="Main").get_by_role("link", name="Runs").click()
+    await expect(page.get_by_test_id("error")).to_contain_text("can't be reached")
+
+    await empty_server.start()
+    await expect(offline).to_have_count(0, timeout=30_000)
+    await expect(page.get_by_test_id("error")).to_have_count(0)
+    await page.get_by_role("navigation", name="Main").get_by_role("link", name="Traces").click()
+    await expect(row.first).to_be_visible()

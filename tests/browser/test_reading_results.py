@@ -1,0 +1,189 @@
+"""Reading what a run gave: comparison, step timing, outputs, log, Perfetto, and what the banners say of it."""
+
+import asyncio
+import json
+import re
+
+from playwright.async_api import Page, Route, expect
+
+from tests.browser.conftest import SAMPLE_RUN, OpenPage, Server
+
+# Stands for ui.perfetto.dev: answers PING, keeps what it is handed.
+PERFETTO_STUB = """<!doctype html><title>Stub</title><script>
+addEventListener("message", (event) => {
+  if (event.data === "PING") event.source.postMessage("PONG", event.origin);
+  else window.handed = { ...event.data.perfetto, text: new TextDecoder().decode(event.data.perfetto.buffer) };
+});
+</script>"""
+
+
+async def test_the_sample_run_is_compared_with_its_measurement(server: Server, open_page: OpenPage) -> None:
+    page = await open_page(server, f"/runs/{SAMPLE_RUN}")
+    await expect(page.get_by_test_id("notice-sample")).to_contain_text("not captured")
+    columns = page.get_by_test_id("columns").locator("li")
+    await expect(columns).to_have_count(1)
+    await expect(columns.get_by_test_id("mape")).to_have_text(
+        re.compile(r"MAPE \d+(\.\d+)?% over \d+ kernels")
+    )
+    row = page.get_by_test_id("compare-row").first
+    await expect(row).to_contain_text("Real")
+    await expect(row.locator(".err").last).to_have_text(re.compile(r"^[+−-]\d"))
+
+    # The largest error first, then summed by name.
+    await page.get_by_test_id("comparison-sort").select_option("error")
+    largest = await row.locator(".err").last.inner_text()
+    await page.get_by_test_id("comparison-sort").select_option("order")
+    await expect(row.locator(".err").last).not_to_have_text(largest)
+    await page.get_by_test_id("group-by-name").check()
+    await expect(row).to_contain_text(re.compile(r"^\d+×"))
+
+
+async def test_step_timing_shows_the_published_errors(server: Server, open_page: OpenPage) -> None:
+    page = await open_page(server, f"/runs/{SAMPLE_RUN}")
+    steps = page.get_by_test_id("steps")
+    table = steps.get_by_test_id("step-table")
+    # Published for this sample: 3.04% of the steps' wall time, which is 41.7% of the GPU's busy time.
+    await expect(table).to_contain_text(re.compile(r"wall\s*3\.04%"))
+    await expect(table).to_contain_text(re.compile(r"GPU busy\s*41\.7%"))
+    await expect(table).to_contain_text(re.compile(r"9\.00 ms\s*real 8\.63 ms, \+4\.31%"))
+    await expect(steps).to_contain_text("A small request error is not a small GPU error")
+    await expect(
+        steps.get_by_role("img", name=re.compile("Step wall time of each step, repeat 1"))
+    ).to_be_visible()
+    await steps.get_by_role("button", name="GPU busy time").click()
+    await expect(steps.get_by_role("img", name=re.compile("GPU busy time of each step"))).to_be_visible()
+
+
+async def test_an_estimated_run_never_calls_its_times_simulated(
+    server: Server, estimated_run: str, open_page: OpenPage
+) -> None:
+    page = await open_page(server, f"/runs/{estimated_run}")
+    await expect(page.get_by_test_id("notice-estimate")).to_contain_text("predicted from the trace")
+    for card in await page.get_by_test_id("sim-card").all():
+        await expect(card).to_contain_text("estimated")
+    columns = page.get_by_test_id("columns").locator("li")
+    await expect(columns).to_have_count(3)
+    for column in await columns.all():
+        await expect(column).to_contain_text("estimated")
+        await expect(column).not_to_contain_text("simulated")
+    await expect(page.get_by_test_id("columns")).to_contain_text(re.compile("fastest"))
+
+    # Two columns side by side on a page of their own, with an address that keeps the choice.
+    await page.get_by_role("link", name="Compare", exact=True).last.click()
+    await expect(page.get_by_role("heading", name="Compare", level=1)).to_be_visible()
+    await expect(page.get_by_test_id("columns").locator("li")).to_have_count(3)
+    await page.get_by_role("checkbox", name=re.compile("SM80_A30$")).uncheck()
+    await expect(page.get_by_test_id("columns").locator("li")).to_have_count(2)
+    await page.reload()
+    await expect(page.get_by_test_id("columns").locator("li")).to_have_count(2)
+
+
+async def test_runs_of_different_traces_are_compared_with_a_warning(
+    server: Server, estimated_run: str, open_page: OpenPage
+) -> None:
+    page = await open_page(server, "/runs")
+    for run_id in (estimated_run, SAMPLE_RUN):
+        await page.get_by_label(f"Compare {run_id}", exact=True).check()
+    await page.get_by_test_id("compare-chosen").click()
+    await expect(page.get_by_test_id("different-traces")).to_be_visible()
+    await expect(page.get_by_test_id("columns").locator("li")).to_have_count(4)
+
+
+async def test_the_perfetto_file_downloads(server: Server, estimated_run: str, open_page: OpenPage) -> None:
+    page = await open_page(server, f"/runs/{estimated_run}")
+    assert_perfetto(await saved(page, "perfetto-json"), lanes=4)
+
+
+async def test_the_perfetto_page_is_handed_the_trace(
+    server: Server, estimated_run: str, open_page: OpenPage
+) -> None:
+    page = await open_page(server, f"/runs/{estimated_run}")
+
+    async def stub(route: Route) -> None:
+        await route.fulfill(content_type="text/html", body=PERFETTO_STUB)
+
+    await page.context.route("https://ui.perfetto.dev/**", stub)
+    async with page.context.expect_page() as opened:
+        await page.get_by_test_id("perfetto-open").click()
+    tab = await opened.value
+    await tab.wait_for_function("window.handed !== undefined")
+    assert await tab.evaluate("[handed.title, handed.fileName]") == [
+        f"Cascade {estimated_run}",
+        f"{estimated_run}-perfetto.json",
+    ]
+    assert_perfetto(await tab.evaluate("handed.text"), lanes=4)
+
+
+def assert_perfetto(text: str, *, lanes: int) -> None:
+    """A Chrome trace with every kernel of the demo trace in a lane for each sim."""
+    events = json.loads(text)["traceEvents"]
+    slices = [event for event in events if event["ph"] == "X"]
+    assert len({(event["pid"], event["tid"]) for event in slices}) == lanes
+    assert len(slices) == lanes * 8
+
+
+async def test_the_log_is_searched_by_its_keyboard(
+    server: Server, live_trace: str, open_page: OpenPage
+) -> None:
+    run_id = await server.launch(live_trace, {"SM80_A100": 1})
+    sim_id = (await server.ended(run_id))["sims"][0]["id"]
+    page = await open_page(server, f"/runs/{run_id}/sims/{sim_id}")
+    await page.get_by_test_id("open-log").click()
+    lines = page.get_by_test_id("log-lines")
+    await expect(page.get_by_label("Log", exact=True).first).to_contain_text(re.compile(r"10,2\d\d lines"))
+    # Ten thousand lines, and only the visible ones are in the page.
+    assert await lines.locator(".log-line").count() < 150
+
+    search = page.get_by_test_id("log-search")
+    await search.fill("gpu_tot_sim_cycle")
+    await expect(page.get_by_test_id("log-hits")).to_have_text("1 of 6 lines")
+    await search.press("Enter")
+    await expect(lines.locator(".current")).to_contain_text("gpu_tot_sim_cycle")
+    await search.press("Enter")
+    await expect(page.get_by_test_id("log-hits")).to_have_text("2 of 6 lines")
+    await search.press("Shift+Enter")
+    await expect(page.get_by_test_id("log-hits")).to_have_text("1 of 6 lines")
+
+    # A regular expression; a broken one says so; the address keeps the search.
+    await page.get_by_label("Regular expression").check()
+    await search.fill("kernel_name = .*triad")
+    await expect(page.get_by_test_id("log-hits")).to_have_text("1 of 1 line")
+    await expect(page).to_have_url(re.compile("triad.*re=1"))
+    await page.reload()
+    await expect(page.get_by_test_id("log-hits")).to_have_text("1 of 1 line")
+    await search.fill("kernel_name (")
+    await expect(search).to_have_attribute("aria-invalid", "true")
+
+
+async def test_an_output_is_previewed_and_the_results_download(server: Server, open_page: OpenPage) -> None:
+    page = await open_page(server, f"/runs/{SAMPLE_RUN}")
+    await page.get_by_test_id("outputs").get_by_role("button", name="Preview sim_kernels.csv").click()
+    preview = page.get_by_test_id("preview")
+    await expect(preview).to_contain_text("uid,name,gpu_sim_cycle")
+    assert len((await preview.inner_text()).split("\n")) == 32  # a heading and 31 kernels
+    assert json.loads(await saved(page, "download-results"))["run"]["id"] == SAMPLE_RUN
+
+
+async def saved(page: Page, testid: str) -> str:
+    """What a button saves."""
+    async with page.expect_download() as waiting:
+        await page.get_by_test_id(testid).click()
+    path = await (await waiting.value).path()
+    return await asyncio.to_thread(path.read_text)
+
+
+async def test_the_kernel_timeline_zooms_and_names_a_kernel_by_keyboard_and_by_mouse(
+    server: Server, estimated_run: str, open_page: OpenPage
+) -> None:
+    page = await open_page(server, f"/runs/{estimated_run}")
+    timeline = page.get_by_test_id("timeline")
+    await timeline.scroll_into_view_if_needed()
+    before = await timeline.inner_text()
+    await timeline.locator("canvas").focus()
+    await page.keyboard.press("+")
+    await expect(timeline).not_to_have_text(before)
+    await page.keyboard.press("0")
+    box = await timeline.locator("canvas").bounding_box()
+    assert box is not None
+    await page.mouse.move(box["x"] + box["width"] / 2, box["y"] + 40)
+    await expect(timeline).to_contain_text(re.compile(r"cycles"))
