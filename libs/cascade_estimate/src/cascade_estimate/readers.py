@@ -49,13 +49,25 @@ class SampledBlock:
     whole: bool
     source: str
 
-    def warps(self) -> Warps:
+    def warps(self, most: int | None = None) -> Warps:
         """Per warp its number and instruction lines; a block that is not whole lacks its end.
+
+        Args:
+            most: take this many warps, evenly spread, where there are more.
 
         Raises:
             TraceFormatError: when the counts in the text and the lines disagree.
         """
-        return self.lines or _split_warps(self.source, self.index, self.text, whole=self.whole)
+        if self.lines:
+            return tuple(self.lines[place] for place in _spread(len(self.lines), most))
+        return _split_warps(self.source, self.index, self.text, whole=self.whole, most=most)
+
+
+def _spread(count: int, most: int | None) -> list[int]:
+    """All of `count` places, or `most` of them from the first to the last."""
+    if most is None or most >= count:
+        return list(range(count))
+    return sorted({place * (count - 1) // max(most - 1, 1) for place in range(most)})
 
 
 def planned_blocks(grid: tuple[int, int, int]) -> list[int]:
@@ -222,13 +234,14 @@ class ProcessedReader:
         )
 
 
-def _split_warps(source: str, index: int, text: bytes, *, whole: bool) -> Warps:
+def _split_warps(source: str, index: int, text: bytes, *, whole: bool, most: int | None) -> Warps:
     """Split a block's text into warps, checking the counts that the processing tool wrote."""
     end = text.find(b"#END_TB")
     body = text if end < 0 else text[:end]
     found: list[tuple[int, tuple[bytes, ...]]] = []
     parts = body.split(b"\nwarp = ")
-    for position, part in enumerate(parts[1:], 1):
+    for place in _spread(len(parts) - 1, most):
+        position, part = place + 1, parts[place + 1]
         number, _, rest = part.partition(b"\n")
         announced, _, rest = rest.partition(b"\n")
         if (

@@ -91,20 +91,17 @@ class KernelTrace:
         """The first `most` accesses of `warps` evenly spread warps of a block, None if it was not sampled."""
         if index not in self.sample:
             return None
-        every = self.warps(index)
-        last = len(every) - 1
-        picked = (
-            sorted({place * last // max(warps - 1, 1) for place in range(warps)}) if warps <= last else None
-        )
-        if picked is None and sum(len(lines) for _, lines in every) <= _SMALL_BLOCK:
+        block = self.sample[index]
+        every = warps >= self.header.warps
+        some = self.warps(index) if every else block.warps(warps)
+        if every and sum(len(lines) for _, lines in some) <= _SMALL_BLOCK:
             # The whole block will be executed anyway, so it is decoded once.
             accesses = [[one for one in warp if one.line >= 0][:most] for warp in self.block(index)]
         else:
-            some = every if picked is None else [every[place] for place in picked]
             accesses = self.decoder.accesses(some, index, most)
-        text = self.sample[index].text
-        total = text.count(b" 0x") if text else sum(b" 0x" in line for _, lines in every for line in lines)
-        numbers = range(len(every)) if picked is None else picked
+        lines = (line for _, lines in block.lines for line in lines)
+        total = block.text.count(b" 0x") if block.text else sum(b" 0x" in line for line in lines)
+        numbers = [number for number, _ in some]
         return block_accesses(zip(numbers, accesses, strict=True), total / max(sum(map(len, accesses)), 1))
 
 
