@@ -5,6 +5,7 @@ import json
 import pytest
 from cascade_core import facts
 from cascade_core.errors import Corrupt, Refused, UnknownFactVersion
+from cascade_core.events_page import fact_classes
 from cascade_core.fact_base import Fact
 from cascade_core.kernels.facts import KernelFinished
 from cascade_core.logs.facts import LogAppended
@@ -21,7 +22,7 @@ def refuse(constant: str) -> None:
     raise AssertionError(f"{constant} is not strict JSON")
 
 
-@pytest.mark.parametrize("fact_class", strategies.fact_classes(), ids=lambda one: str(one.__name__))
+@pytest.mark.parametrize("fact_class", fact_classes(), ids=lambda one: str(one.__name__))
 @given(data=st.data())
 @settings(max_examples=20)
 def test_every_fact_comes_back_as_it_was(fact_class: type[Fact], data: st.DataObject) -> None:
@@ -32,7 +33,7 @@ def test_every_fact_comes_back_as_it_was(fact_class: type[Fact], data: st.DataOb
 
 
 def test_every_fact_has_a_type_of_its_own() -> None:
-    types = [str(one.model_fields["type"].default) for one in strategies.fact_classes()]
+    types = [str(one.model_fields["type"].default) for one in fact_classes()]
     assert len(set(types)) == len(types)
     assert len(types) >= 20
     assert all(facts.fact_type(one) == one.type for one in [chunk(0, [])])

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from cascade_core import facts
 from cascade_core.errors import Corrupt
-from cascade_core.testing import strategies
+from cascade_core.events_page import fact_classes
 from cascade_core.upcasting import CURRENT_VERSION, UPCASTERS, Payload, upcast
 
 GOLDEN = Path(__file__).parent / "golden"
@@ -25,7 +25,7 @@ def test_a_stored_fact_of_every_version_is_read_today(version: int, line: str) -
 
 def test_there_is_a_stored_example_of_every_type_that_is_written_today() -> None:
     stored = {json.loads(line)["type"] for line in STORED[CURRENT_VERSION]}
-    assert stored == {str(one.model_fields["type"].default) for one in strategies.fact_classes()}
+    assert stored == {str(one.model_fields["type"].default) for one in fact_classes()}
 
 
 @pytest.mark.parametrize("line", STORED[CURRENT_VERSION], ids=lambda one: str(one)[:60])

@@ -106,7 +106,7 @@ async def trace_of(client: Client, trace_id: str = T) -> Trace | None:
     trace: Trace | None = None
     for record in await JetStreamLog(client).read([subjects.trace_filter(trace_id)]):
         assert isinstance(record.fact, TraceFact)
-        trace = trace_state.apply(trace, record.fact)  # type: ignore[arg-type]  # a union member
+        trace = trace_state.apply(trace, record.fact)
     return trace
 
 

@@ -5,9 +5,12 @@ Metrics never decide anything. A service without HTTP shows them on CASCADE_METR
 
 from prometheus_client import Counter, Gauge, Histogram, start_http_server
 
-FACTS_APPENDED = Counter("cascade_facts_appended_total", "Facts that this process stored in the log.", ["type"])
+FACTS_APPENDED = Counter(
+    "cascade_facts_appended_total", "Facts that this process stored in the log.", ["type"]
+)
 APPENDS_REFUSED = Counter(
-    "cascade_appends_refused_total", "Appends that the log did not take; their callers were told to try again."
+    "cascade_appends_refused_total",
+    "Appends that the log did not take; their callers were told to try again.",
 )
 READER_POSITION = Gauge("cascade_reader_position", "Stream position that a reader has reached.", ["reader"])
 READER_LAG = Gauge(
@@ -15,7 +18,9 @@ READER_LAG = Gauge(
 )
 FACTS_READ = Counter("cascade_facts_read_total", "Facts that a reader was given.", ["reader"])
 READER_RESTARTS = Counter(
-    "cascade_reader_restarts_total", "Times that a reader had to ask the server for a new consumer.", ["reader"]
+    "cascade_reader_restarts_total",
+    "Times that a reader had to ask the server for a new consumer.",
+    ["reader"],
 )
 PROJECTION_DELAY = Histogram(
     "cascade_projection_delay_seconds",
@@ -24,7 +29,9 @@ PROJECTION_DELAY = Histogram(
 )
 SIMS = Gauge("cascade_sims", "Sims by state.", ["state"])
 SSE_SUBSCRIBERS = Gauge("cascade_sse_subscribers", "Open event streams of this process.")
-SSE_CUT_OFF = Counter("cascade_sse_cut_off_total", "Event streams ended because their client fell too far behind.")
+SSE_CUT_OFF = Counter(
+    "cascade_sse_cut_off_total", "Event streams ended because their client fell too far behind."
+)
 HTTP_SECONDS = Histogram(
     "cascade_http_request_seconds",
     "Time to answer a request, by route template and status class. Event streams are left out.",

@@ -12,5 +12,8 @@ class LogAppended(SimFact):
 
     type: Literal["log.appended"] = "log.appended"
     seq: int = Field(ge=0)
+    """The client's chunk number, from zero."""
     lines: list[str]
+    """Lines without their ends. They may hold anything."""
     attempt: str | None = None
+    """Which start of the sim sent it, where the simulator says so."""

@@ -25,6 +25,7 @@ class PlannedSim(BaseModel):
     sim_id: SimId
     gpu_config: str
     replica: int = Field(ge=0)
+    """Counts within its entry."""
     arch: str = "unknown"
     core_clock_mhz: float = 0.0
     """The registry's core clock, which turns cycles into time; 0 where it is not known."""
@@ -41,8 +42,11 @@ class RunRequested(RunFact):
 
     type: Literal["run.requested"] = "run.requested"
     trace_id: str
+    """The trace that is simulated."""
     entries: list[RunEntry]
+    """The configs and counts as they were asked for."""
     sims: list[PlannedSim]
+    """Every sim of the run, by entry and replica."""
     kernels_total: int = Field(ge=0)
     """The trace's kernel count when the run was requested."""
     sample: bool = False

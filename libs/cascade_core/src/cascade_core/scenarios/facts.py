@@ -25,6 +25,7 @@ class ScenarioRequested(ScenarioFact):
     sim_id: SimId
     gpu_config: str
     body: dict[str, JsonValue]
+    """The request as it was sent."""
 
 
 class ScenarioCompleted(ScenarioFact):
@@ -32,6 +33,7 @@ class ScenarioCompleted(ScenarioFact):
 
     type: Literal["scenario.completed"] = "scenario.completed"
     result: dict[str, JsonValue]
+    """The whole answer."""
 
 
 class ScenarioFailed(ScenarioFact):

@@ -44,6 +44,7 @@ class SimLaunched(SimFact):
 
     type: Literal["sim.launched"] = "sim.launched"
     launcher_ref: str
+    """What the backend calls the sim: a process id, a job, a sandbox."""
 
 
 class SimLaunchFailed(SimFact):
@@ -51,6 +52,7 @@ class SimLaunchFailed(SimFact):
 
     type: Literal["sim.launch-failed"] = "sim.launch-failed"
     error: str
+    """Why; the sim's error from here on."""
 
 
 class SimWentSilent(SimFact):
@@ -66,7 +68,9 @@ class SimGivenUp(SimFact):
 
     type: Literal["sim.given-up"] = "sim.given-up"
     error: str
+    """Why; the sim's error from here on."""
     heartbeat_seen_at: AwareDatetime | None = None
+    """As in `sim.went-silent`."""
 
 
 class SimReported(SimFact):
@@ -74,9 +78,11 @@ class SimReported(SimFact):
 
     type: Literal["sim.reported"] = "sim.reported"
     state: Literal[SimState.RUNNING, SimState.SUCCEEDED, SimState.FAILED]
+    """What the simulator says of itself."""
     exit_code: int | None = None
     error: str | None = None
     attempt: str | None = None
+    """Which start of the sim spoke, where the simulator says so."""
     engine: Engine | None = None
 
 
@@ -87,8 +93,11 @@ class SimProgressed(SimFact):
     through_seq: int = Field(ge=-1)
     """The last chunk in unbroken order that was parsed; -1 before the first."""
     kernels_done: int = Field(ge=0)
+    """Kernels that are stored already."""
     current_kernel: str | None = None
+    """Named by the last `launching kernel name:` line."""
     latest: SimMetrics = SimMetrics()
+    """The newest totals."""
     log_clock_mhz: float | None = None
     """Core clock from the log's own `clock freqs` line."""
     engine: str | None = None
@@ -107,6 +116,7 @@ class SimOutputStored(SimFact):
     size: int = Field(ge=0)
     content_type: str
     object_key: str
+    """In the internal bucket."""
 
 
 class SimStepTimelineStored(SimFact):
@@ -114,7 +124,9 @@ class SimStepTimelineStored(SimFact):
 
     type: Literal["sim.step-timeline-stored"] = "sim.step-timeline-stored"
     simulated: dict[str, JsonValue]
+    """The simulated timeline, as it was sent."""
     compare: dict[str, JsonValue] | None = None
+    """The comparison with the real one, as it was sent."""
 
 
 class SimOutcome(BaseModel):
@@ -136,11 +148,13 @@ class SimLogArchived(SimFact):
 
     type: Literal["sim.log-archived"] = "sim.log-archived"
     object_key: str
+    """In the internal bucket, compressed with zstd."""
     chunk_count: int = Field(ge=0)
     line_count: int = Field(ge=0)
     size_bytes: int = Field(ge=0)
     """Uncompressed bytes of the log, line ends included."""
     log_tail: list[str]
+    """The last 20 lines."""
     last_heartbeat_at: AwareDatetime | None = None
     outcome: SimOutcome | None = None
     """What a fold without the purged chunks and heartbeats might decide otherwise."""

@@ -8,8 +8,7 @@ from annotated_types import BaseMetadata
 from hypothesis import strategies as st
 from pydantic import BaseModel
 
-from cascade_core.fact_base import Fact
-from cascade_core.facts import AnyFact
+from cascade_core.events_page import fact_classes
 
 # Any text that UTF-8 can hold, line separators, NUL and unassigned code points included.
 texts = st.text(alphabet=st.characters(codec="utf-8"), max_size=20)
@@ -49,20 +48,6 @@ _FIELDS: Mapping[str, st.SearchStrategy[Any]] = {
     "simulated": documents,
     "stats": st.dictionaries(texts, floats | texts, max_size=4),
 }
-
-
-def fact_classes() -> list[type[Fact]]:
-    """Every class of the union, in the order in which it names them."""
-    found: list[type[Fact]] = []
-
-    def walk(annotation: object) -> None:
-        if isinstance(annotation, type) and issubclass(annotation, Fact):
-            found.append(annotation)
-        for part in get_args(annotation):
-            walk(part)
-
-    walk(AnyFact)
-    return found
 
 
 def models(model: type[BaseModel]) -> st.SearchStrategy[Any]:

@@ -29,6 +29,7 @@ class RealKernel(BaseModel):
     kernel_id: int
     kernel_name: str
     duration_ns: float | None = None
+    """None where the row has no finite duration. [ns]"""
     grid: tuple[int, int, int] | None = None
     block: tuple[int, int, int] | None = None
 
@@ -37,6 +38,7 @@ class TraceFact(Fact):
     """A fact about one trace. `trace_id` is the directory's name, kept as it is."""
 
     trace_id: str
+    """The directory's name under the prefix, as it is."""
 
 
 class TraceDiscovered(TraceFact):
@@ -52,9 +54,13 @@ class TraceObserved(TraceFact):
 
     type: Literal["trace.observed"] = "trace.observed"
     kernel_count: int = Field(ge=0)
+    """Raw kernel files that have arrived."""
     size_bytes: int = Field(ge=0)
+    """Every visible file of the trace."""
     metadata: dict[str, JsonValue] | None = None
+    """`metadata.json`, parsed; None until it is there and whole."""
     has_step_timeline: bool = False
+    """Whether both files of step timing are there."""
     real_timing: list[RealKernel] | None = None
     """Measured kernels in kernel_id order; None where the trace has no valid real timing."""
 
@@ -70,8 +76,11 @@ class TraceReady(TraceFact):
 
     type: Literal["trace.ready"] = "trace.ready"
     kernel_count: int = Field(ge=0)
+    """Kernel lines of `kernelslist.g`."""
     size_bytes: int = Field(ge=0)
+    """Every visible file of the trace, the processed ones included."""
     kernels: list[KernelLaunch] = Field(default_factory=list)
+    """The rows of the statistics files, by kernel_id."""
 
 
 class TraceFailed(TraceFact):
@@ -79,6 +88,7 @@ class TraceFailed(TraceFact):
 
     type: Literal["trace.failed"] = "trace.failed"
     error: str
+    """What the trace shows as its error."""
 
 
 class TraceRemoved(TraceFact):
