@@ -18,8 +18,10 @@ from cascade_core.sims.state import Sim
 from cascade_core.sims.transitions import SimState
 from cascade_launcher.backends import local
 from cascade_launcher.backends.local import LocalBackend, LocalOptions
+from cascade_launcher.backends.protocol import LaunchError
 from cascade_launcher.plan import MOST_LAUNCHES
-from cascade_launcher.reactor import Reactor, Timing
+from cascade_launcher.reactor import Reactor
+from cascade_launcher.term import Timing
 from cascade_launcher.testing import (
     PREFIX,
     Simulator,
@@ -241,6 +243,24 @@ async def test_a_trace_that_is_not_in_the_bucket_fails_the_run_at_prepare(
     assert all(
         (sim.error or "").startswith("launcher prepare: traces/kernelslist.g not found") for sim in sims
     )
+
+
+async def test_a_run_that_cannot_be_prepared_is_tried_once(
+    log: JetStreamLog, backend_for: Build, simulator: Simulator
+) -> None:
+    backend = backend_for(simulator.command("wait"))
+    tries = 0
+
+    async def refuse(run: object) -> None:
+        nonlocal tries
+        tries += 1
+        raise LaunchError("launcher prepare: no")
+
+    backend.prepare = refuse  # type: ignore[method-assign]
+    async with leading(log, backend):
+        await log.append(run_requested(sims=64))
+        await until(log, lambda sims: {sim.state for sim in sims} == {SimState.FAILED})
+    assert tries == 1
 
 
 async def test_two_launchers_at_once_start_no_sim_twice(

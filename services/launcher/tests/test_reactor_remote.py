@@ -11,7 +11,8 @@ from cascade_core.jetstream.log import JetStreamLog
 from cascade_core.s3.bucket import S3Bucket
 from cascade_core.sims.transitions import SimState
 from cascade_launcher.backends.remote import RemoteOptions
-from cascade_launcher.reactor import Reactor, Timing
+from cascade_launcher.reactor import Reactor
+from cascade_launcher.term import Timing
 from cascade_launcher.testing import PREFIX, cancel, eventually, heartbeat, run_requested, until
 
 pytest.importorskip("kubernetes_asyncio", reason="needs the extra `kubernetes`")

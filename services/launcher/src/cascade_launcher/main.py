@@ -24,8 +24,9 @@ from nats.aio.client import Client
 from cascade_launcher.backends.local import STOPPED_ERROR, LocalBackend, LocalOptions
 from cascade_launcher.backends.protocol import Backend, LaunchError
 from cascade_launcher.backends.remote import RemoteOptions
-from cascade_launcher.reactor import Reactor, Timing
+from cascade_launcher.reactor import Reactor
 from cascade_launcher.settings import LauncherSettings
+from cascade_launcher.term import Timing
 
 _logger = structlog.get_logger(__name__)
 
