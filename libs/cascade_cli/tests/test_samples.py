@@ -99,12 +99,17 @@ class DyingLog(JetStreamLog):
     def __post_init__(self) -> None:
         super().__init__(self.client)
 
-    async def append_all(self, facts_: Sequence[tuple[AnyFact, str | None]]) -> list[Appended]:
+    async def append_all(
+        self,
+        facts_: Sequence[tuple[AnyFact, str | None]],
+        *,
+        traceparents: Sequence[str | None] | None = None,
+    ) -> list[Appended]:
         if len(facts_) > self.survives and not self.died:
             self.died = True
             await super().append_all(facts_[: self.survives])
             raise LogUnavailable("the server is gone")
-        return await super().append_all(facts_)
+        return await super().append_all(facts_, traceparents=traceparents)
 
 
 async def test_a_start_that_was_cut_off_is_finished_by_the_next(client: Client, store: S3Bucket) -> None:

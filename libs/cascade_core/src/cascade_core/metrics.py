@@ -5,6 +5,8 @@ Metrics never decide anything. A service without HTTP shows them on CASCADE_METR
 
 from prometheus_client import Counter, Gauge, Histogram, start_http_server
 
+from cascade_core.errors import Unavailable
+
 FACTS_APPENDED = Counter(
     "cascade_facts_appended_total", "Facts that this process stored in the log.", ["type"]
 )
@@ -24,7 +26,7 @@ READER_RESTARTS = Counter(
 )
 PROJECTION_DELAY = Histogram(
     "cascade_projection_delay_seconds",
-    "Time from when a fact happened, by its writer's clock, until the read models contained it.",
+    "Time from when the oldest fact of a batch happened, by its writer's clock, until the read models held the batch.",
     buckets=(0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 60),
 )
 SIMS = Gauge("cascade_sims", "Sims by state.", ["state"])
@@ -51,7 +53,14 @@ SCENARIO_SECONDS = Histogram(
 )
 
 
-def serve_metrics(port: int | None) -> None:
-    """Show this process's metrics over HTTP on `port`; does nothing without one."""
-    if port is not None:
-        start_http_server(port)
+def serve_metrics(port: int | None, host: str = "0.0.0.0") -> None:  # noqa: S104 - other pods scrape it
+    """Show this process's metrics over HTTP; does nothing without a port. Raises Unavailable if it is taken."""
+    if port is None:
+        return
+    try:
+        start_http_server(port, host)
+    except OSError as error:
+        raise Unavailable(
+            f"the metrics cannot be shown on {host}:{port} ({error.strerror}). "
+            "Stop what uses it, or set CASCADE_METRICS_PORT."
+        ) from error

@@ -26,9 +26,16 @@ class EventLog(Protocol):
         """
         ...
 
-    async def append_all(self, facts: Sequence[tuple[AnyFact, str | None]]) -> list[Appended]:
+    async def append_all(
+        self,
+        facts: Sequence[tuple[AnyFact, str | None]],
+        *,
+        traceparents: Sequence[str | None] | None = None,
+    ) -> list[Appended]:
         """Store `(fact, event_id)` pairs in this order, pipelined.
 
+        traceparents: each fact's W3C trace context, where the facts come from different requests; the context of the
+            work under way where it is left out.
         Raises LogUnavailable with any part of them stored. Append the whole list again with the same ids: what is
         missing is then stored, possibly behind later ones. A fact that says that others are stored goes into a list
         of its own, after them.
@@ -36,10 +43,11 @@ class EventLog(Protocol):
         ...
 
     def follow(
-        self, filters: Sequence[str], *, after: int = 0, batch: int = 512
+        self, filters: Sequence[str], *, after: int = 0, batch: int = 512, reader: str | None = None
     ) -> AbstractAsyncContextManager[AsyncIterator[list[Recorded[AnyFact]]]]:
         """Every fact that matches, in stream order, from `after` on and for ever, in batches as they come.
 
+        reader: the name under which the metrics show how far this reader is; not shown where it is left out.
         The iterator survives lost connections by itself; it never skips and never repeats a position.
         """
         ...

@@ -70,6 +70,10 @@ class TelemetrySettings(BaseSettings):
         le=65535,
         description="Port for Prometheus metrics of a service without HTTP; none by default.",
     )
+    metrics_host: str = Field(
+        default="0.0.0.0",  # noqa: S104 - a scraper runs elsewhere
+        description="Address that the metrics are shown on.",
+    )
 
 
 S = TypeVar("S", bound=BaseSettings)
@@ -81,9 +85,13 @@ def load(settings: type[S]) -> S:
         return settings()
     except ValidationError as error:
         for problem in error.errors():
-            name = (
-                settings.model_config.get("env_prefix", "")
-                + "_".join(str(part) for part in problem["loc"]).upper()
+            said = problem["msg"].removeprefix("Value error, ")
+            name = "CASCADE_" + "_".join(str(part) for part in problem["loc"]).upper()
+            # A rule over several variables names them itself.
+            line = (
+                f"{name}: {said}. Set it in the environment and start again."
+                if problem["loc"]
+                else f"{said}."
             )
-            print(f"{name}: {problem['msg']}. Set it in the environment and start again.", file=sys.stderr)
+            print(line, file=sys.stderr)
         raise SystemExit(2) from error

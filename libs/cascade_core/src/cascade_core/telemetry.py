@@ -1,20 +1,37 @@
-"""Tracer, structured logs and trace context. Nothing else configures logging."""
+"""Tracer, structured logs and trace context. Nothing else configures logging.
+
+A trace goes from a request through the facts that it caused to everybody who reads them. Without an exporter no span
+is made; a caller's own trace context still travels with the facts. Work that belongs to no trace costs nothing.
+"""
 
 import logging
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
 import structlog
 from opentelemetry import context as otel_context
 from opentelemetry import trace
+from opentelemetry.trace import Span, SpanKind
 from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
 
 from cascade_core.settings import TelemetrySettings
 
 _PROPAGATOR = TraceContextTextMapPropagator()
+EXPORT_TIMEOUT_S = 3
+"""A collector that is away must not hold up the end of a process."""
+LONGEST_TRACEPARENT = 128
+"""Longer than any that the standard knows."""
 tracer = trace.get_tracer("cascade")
+
+Attributes = Mapping[str, str | int]
+
+
+class _Exporting:
+    """Whether spans leave this process."""
+
+    on = False
 
 
 def configure(settings: TelemetrySettings, *, service: str) -> None:
@@ -54,14 +71,21 @@ def _export_spans(endpoint: str, service: str) -> None:
     from opentelemetry.sdk.trace.export import BatchSpanProcessor
 
     provider = TracerProvider(resource=Resource.create({"service.name": f"cascade-{service}"}))
-    provider.add_span_processor(
-        BatchSpanProcessor(OTLPSpanExporter(endpoint=endpoint.rstrip("/") + "/v1/traces"))
-    )
+    exporter = OTLPSpanExporter(endpoint=endpoint.rstrip("/") + "/v1/traces", timeout=EXPORT_TIMEOUT_S)
+    provider.add_span_processor(BatchSpanProcessor(exporter))
     trace.set_tracer_provider(provider)
+    _Exporting.on = True
+
+
+def exports_spans() -> bool:
+    """Whether an exporter is configured."""
+    return _Exporting.on
 
 
 def current_traceparent() -> str | None:
     """The W3C trace context of the work under way, to be stored with a fact; None outside a trace."""
+    if trace.get_current_span() is trace.INVALID_SPAN:
+        return None
     carrier: dict[str, str] = {}
     _PROPAGATOR.inject(carrier)
     return carrier.get("traceparent")
@@ -73,8 +97,62 @@ def continued(traceparent: str | None) -> Iterator[None]:
     if traceparent is None:
         yield
         return
-    token = otel_context.attach(_PROPAGATOR.extract({"traceparent": traceparent}))
+    token = otel_context.attach(_context_of(traceparent))
     try:
         yield
     finally:
         otel_context.detach(token)
+
+
+@contextmanager
+def request_span(name: str, traceparent: str | None) -> Iterator[Span | None]:
+    """A request to this process: a span in its caller's trace, or in a new one. None where no span is made."""
+    if not _Exporting.on:
+        if traceparent is None:
+            yield None
+            return
+        with continued(traceparent):
+            yield None
+        return
+    context = _context_of(traceparent) if traceparent is not None else None
+    with tracer.start_as_current_span(name, context=context, kind=SpanKind.SERVER) as span:
+        yield span
+
+
+@contextmanager
+def fact_span(name: str, traceparent: str | None, attributes: Attributes | None = None) -> Iterator[None]:
+    """Work on a stored fact, in the trace that the fact came from; no span for a fact without one."""
+    if traceparent is None:
+        yield
+    elif not _Exporting.on:
+        with continued(traceparent):
+            yield
+    else:
+        context = _context_of(traceparent)
+        with tracer.start_as_current_span(
+            name, context=context, kind=SpanKind.CONSUMER, attributes=attributes
+        ):
+            yield
+
+
+def record_span(
+    name: str, parent: str, *, started_ns: int, ended_ns: int, attributes: Attributes | None = None
+) -> str | None:
+    """Tell of work that is done, for one of several traces that it was done for; returns the span's own context.
+
+    parent: a W3C trace context. started_ns, ended_ns: since 1970. [ns]
+    """
+    if not _Exporting.on:
+        return None
+    context = _context_of(parent)
+    span = tracer.start_span(name, context=context, start_time=started_ns, attributes=attributes)
+    span.end(ended_ns)
+    carrier: dict[str, str] = {}
+    _PROPAGATOR.inject(carrier, trace.set_span_in_context(span))
+    return carrier.get("traceparent")
+
+
+def _context_of(traceparent: str) -> otel_context.Context:
+    if len(traceparent) > LONGEST_TRACEPARENT:
+        return otel_context.Context()
+    return _PROPAGATOR.extract({"traceparent": traceparent}, otel_context.Context())

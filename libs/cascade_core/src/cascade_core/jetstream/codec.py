@@ -32,6 +32,8 @@ class Delivery:
     """The stream sequence."""
     number: int
     """Counts this consumer's deliveries from 1, without gaps."""
+    pending: int
+    """Messages behind this one that match the consumer now."""
 
 
 def delivery_of(msg: Msg) -> Delivery:
@@ -42,7 +44,9 @@ def delivery_of(msg: Msg) -> Delivery:
     """
     tokens = msg.reply.split(".")
     first = 5 if len(tokens) == 9 else 7
-    return Delivery(position=int(tokens[first]), number=int(tokens[first + 1]))
+    return Delivery(
+        position=int(tokens[first]), number=int(tokens[first + 1]), pending=int(tokens[first + 3])
+    )
 
 
 async def recorded(

@@ -17,6 +17,7 @@ from cascade_core.facts import AnyFact
 from cascade_core.jetstream.claim_check import Claims
 from cascade_core.jetstream.codec import delivery_of, recorded
 from cascade_core.jetstream.pull import ConsumerLost, Pull
+from cascade_core.jetstream.reader_metrics import ReaderMetrics
 from cascade_core.record import Recorded
 
 _logger = structlog.get_logger(__name__)
@@ -29,24 +30,35 @@ _TROUBLE = (ConsumerLost, NatsError, TimeoutError, OSError, LogUnavailable)
 
 
 async def follow(
-    client: Client, claims: Claims, filters: Sequence[str], *, after: int, batch: int
+    client: Client,
+    claims: Claims,
+    filters: Sequence[str],
+    *,
+    after: int,
+    batch: int,
+    reader: str | None = None,
 ) -> AsyncGenerator[list[Recorded[AnyFact]], None]:
     """Batches of facts behind `after`, for ever. Raises only what stored data causes (Corrupt)."""
     position = after
+    metrics = ReaderMetrics(reader)
     while True:
         pull = Pull(client, batch)
+        metrics.opened(pull)
         try:
             await pull.open(filters, position)
             while True:
                 records = await _recorded(await pull.next(), claims)
+                metrics.given(records)
                 yield records
                 position = records[-1].position
         except _TROUBLE as error:
             if client.is_closed:
                 raise LogUnavailable("the connection to NATS was closed") from error
-            _logger.info("log consumer is made anew", position=position, reason=_reason(error))
+            metrics.restarted()
+            _logger.info("log consumer is made anew", reader=reader, position=position, reason=_reason(error))
             await asyncio.sleep(RETRY_WAIT_S)
         finally:
+            metrics.closed(pull)
             await pull.close()
 
 

@@ -3,8 +3,8 @@
 import asyncio
 import json
 import uuid
-from collections.abc import AsyncIterator, Mapping, Sequence
-from contextlib import aclosing, asynccontextmanager, suppress
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
+from contextlib import aclosing, asynccontextmanager, contextmanager, suppress
 
 from nats.aio.client import Client
 from nats.errors import Error as NatsError
@@ -18,6 +18,7 @@ from cascade_core.jetstream.claim_check import CLAIM_HEADER, Claims, fits_messag
 from cascade_core.jetstream.codec import headers_of, recorded
 from cascade_core.jetstream.follow import follow
 from cascade_core.jetstream.follow import stored as read_stored
+from cascade_core.metrics import APPENDS_REFUSED, FACTS_APPENDED
 from cascade_core.record import Appended, Recorded
 
 APPEND_TIMEOUT_S = 5.0
@@ -39,8 +40,15 @@ class JetStreamLog:
         self, fact: AnyFact, *, event_id: str | None = None, liveness: bool = False, first: bool = False
     ) -> Appended:
         """Store one fact durably. See `ports.EventLog.append`."""
+        with _refusals_counted():
+            appended = await self._append(fact, event_id=event_id, liveness=liveness, first=first)
+        if not appended.duplicate:
+            FACTS_APPENDED.labels(facts.fact_type(fact)).inc()
+        return appended
+
+    async def _append(self, fact: AnyFact, *, event_id: str | None, liveness: bool, first: bool) -> Appended:
         subject = subjects.subject_of(fact, liveness=liveness)
-        body, headers = await self._message(subject, fact, event_id)
+        body, headers = await self._message(subject, fact, event_id, telemetry.current_traceparent())
         if first:
             headers["Nats-Expected-Last-Subject-Sequence"] = "0"
         self._check_connected()
@@ -63,16 +71,34 @@ class JetStreamLog:
             await self._drop_claims([headers])
         return Appended(ack.seq, bool(ack.duplicate))
 
-    async def append_all(self, facts_: Sequence[tuple[AnyFact, str | None]]) -> list[Appended]:
+    async def append_all(
+        self,
+        facts_: Sequence[tuple[AnyFact, str | None]],
+        *,
+        traceparents: Sequence[str | None] | None = None,
+    ) -> list[Appended]:
         """Store facts in this order, pipelined. See `ports.EventLog.append_all`."""
+        if traceparents is None:
+            traceparents = [telemetry.current_traceparent()] * len(facts_)
+        with _refusals_counted():
+            appended = await self._append_all(facts_, traceparents)
+        for (fact, _), stored in zip(facts_, appended, strict=True):
+            if not stored.duplicate:
+                FACTS_APPENDED.labels(facts.fact_type(fact)).inc()
+        return appended
+
+    async def _append_all(
+        self, facts_: Sequence[tuple[AnyFact, str | None]], traceparents: Sequence[str | None]
+    ) -> list[Appended]:
         appended: list[Appended] = []
+        traced = list(zip(facts_, traceparents, strict=True))
         for start in range(0, len(facts_), PIPELINE):
             futures: list[asyncio.Future[api.PubAck]] = []
             repeated: list[dict[str, str]] = []
             try:
-                for fact, event_id in facts_[start : start + PIPELINE]:
+                for (fact, event_id), traceparent in traced[start : start + PIPELINE]:
                     subject = subjects.subject_of(fact)
-                    body, headers = await self._message(subject, fact, event_id)
+                    body, headers = await self._message(subject, fact, event_id, traceparent)
                     self._check_connected()
                     future = await self._js.publish_async(
                         subject, body, headers=headers, wait_stall=APPEND_TIMEOUT_S
@@ -95,10 +121,11 @@ class JetStreamLog:
 
     @asynccontextmanager
     async def follow(
-        self, filters: Sequence[str], *, after: int = 0, batch: int = 512
+        self, filters: Sequence[str], *, after: int = 0, batch: int = 512, reader: str | None = None
     ) -> AsyncIterator[AsyncIterator[list[Recorded[AnyFact]]]]:
         """See `ports.EventLog.follow`."""
-        async with aclosing(follow(self._client, self._claims, filters, after=after, batch=batch)) as batches:
+        following = follow(self._client, self._claims, filters, after=after, batch=batch, reader=reader)
+        async with aclosing(following) as batches:
             yield batches
 
     async def read(self, filters: Sequence[str], *, after: int = 0) -> list[Recorded[AnyFact]]:
@@ -199,10 +226,10 @@ class JetStreamLog:
                     await self._claims.drop(headers[CLAIM_HEADER])
 
     async def _message(
-        self, subject: str, fact: AnyFact, event_id: str | None
+        self, subject: str, fact: AnyFact, event_id: str | None, traceparent: str | None
     ) -> tuple[bytes, dict[str, str]]:
         body = facts.encode(fact)
-        headers = headers_of(event_id or uuid.uuid4().hex, telemetry.current_traceparent())
+        headers = headers_of(event_id or uuid.uuid4().hex, traceparent)
         if not fits_message(len(body), self._client.max_payload):
             self._check_connected()
             headers[CLAIM_HEADER] = await self._claims.put(subject, body)
@@ -215,6 +242,15 @@ class JetStreamLog:
             raise LogUnavailable(
                 "the event log is not reachable right now; the same call may succeed in a moment"
             )
+
+
+@contextmanager
+def _refusals_counted() -> Iterator[None]:
+    try:
+        yield
+    except LogUnavailable:
+        APPENDS_REFUSED.inc()
+        raise
 
 
 def _settle(futures: "list[asyncio.Future[api.PubAck]]") -> None:

@@ -56,6 +56,7 @@ class Pull:
         self._nothing_left = False
         self._lost: str | None = None
         self._delivered = 0
+        self._pending = 0
         self._reconnects = client.stats["reconnects"]
 
     async def open(self, filters: Sequence[str], after: int) -> int:
@@ -76,7 +77,13 @@ class Pull:
             ),
         )
         self._name = info.name
-        return info.num_pending or 0
+        self._pending = info.num_pending or 0
+        return self._pending
+
+    @property
+    def lag(self) -> int:
+        """Messages that match and were not taken yet, as of the newest that came."""
+        return len(self._arrived) + self._pending
 
     async def close(self) -> None:
         """Forget the consumer; the server does so by itself after CONSUMER_GONE_AFTER_S."""
@@ -155,7 +162,8 @@ class Pull:
         if status is None:
             self._outstanding -= 1
             self._delivered += 1
-            number = delivery_of(msg).number
+            delivery = delivery_of(msg)
+            number, self._pending = delivery.number, delivery.pending
             if number != self._delivered:
                 self._lost = f"message {number} came where {self._delivered} was due"
             else:

@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator, Sequence
 
 import pytest
 
-from cascade_core import subjects
+from cascade_core import subjects, telemetry
 from cascade_core.errors import AppendConflict, Refused
 from cascade_core.facts import AnyFact
 from cascade_core.ports import EventLog
@@ -105,6 +105,16 @@ class EventLogContract:
         assert [one.position for one in again] == [one.position for one in first]
         assert all(one.duplicate for one in again)
         assert facts_of(await log.read([subjects.ALL_KERNELS])) == [fact for fact, _ in batch]
+
+    async def test_a_fact_keeps_the_trace_that_it_was_stored_in(self, log: EventLog) -> None:
+        mine, other = (f"00-{digit * 32}-{digit * 16}-01" for digit in "ab")
+        with telemetry.continued(mine):
+            await log.append(chunk(0, ["x"]))
+            await log.append_all([(kernel(0), None)])
+        await log.append_all([(kernel(1), None), (kernel(2), None)], traceparents=[other, None])
+        await log.append(chunk(1, ["y"]))
+        stored = await log.read([subjects.ALL])
+        assert [record.traceparent for record in stored] == [mine, mine, other, None, None]
 
     async def test_an_empty_batch_stores_nothing(self, log: EventLog) -> None:
         assert await log.append_all([]) == []

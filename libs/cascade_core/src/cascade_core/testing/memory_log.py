@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 
-from cascade_core import facts, subjects
+from cascade_core import facts, subjects, telemetry
 from cascade_core.errors import AppendConflict, LogUnavailable
 from cascade_core.facts import AnyFact
 from cascade_core.record import Appended, Recorded
@@ -24,7 +24,7 @@ class MemoryLog:
     def __init__(self) -> None:
         self.lose_acks = 0
         self.trouble: Callable[[AnyFact], None] | None = None
-        self._stored: dict[int, tuple[str, bytes, str]] = {}
+        self._stored: dict[int, tuple[str, bytes, str, str | None]] = {}
         self._positions: dict[str, int] = {}
         self._next = 1
         self._grown = asyncio.Event()
@@ -43,6 +43,19 @@ class MemoryLog:
         self, fact: AnyFact, *, event_id: str | None = None, liveness: bool = False, first: bool = False
     ) -> Appended:
         """See `ports.EventLog.append`."""
+        return await self._append(
+            fact, event_id, telemetry.current_traceparent(), liveness=liveness, first=first
+        )
+
+    async def _append(
+        self,
+        fact: AnyFact,
+        event_id: str | None,
+        traceparent: str | None,
+        *,
+        liveness: bool = False,
+        first: bool = False,
+    ) -> Appended:
         await asyncio.sleep(0)
         subject, body = subjects.subject_of(fact, liveness=liveness), facts.encode(fact)
         if self.trouble is not None:
@@ -50,24 +63,35 @@ class MemoryLog:
         event_id = event_id or f"random-{next(self._random_ids)}"
         if event_id in self._positions:
             return self._answer(Appended(self._positions[event_id], duplicate=True))
-        if first and any(stored == subject for stored, _, _ in self._stored.values()):
+        if first and any(stored == subject for stored, *_ in self._stored.values()):
             raise AppendConflict(f"{subject} was written first by somebody else")
         position = self._next
         self._next += 1
-        self._stored[position] = (subject, body, event_id)
+        self._stored[position] = (subject, body, event_id, traceparent)
         self._positions[event_id] = position
         self._grown.set()
         return self._answer(Appended(position))
 
-    async def append_all(self, facts_: Sequence[tuple[AnyFact, str | None]]) -> list[Appended]:
+    async def append_all(
+        self,
+        facts_: Sequence[tuple[AnyFact, str | None]],
+        *,
+        traceparents: Sequence[str | None] | None = None,
+    ) -> list[Appended]:
         """See `ports.EventLog.append_all`."""
-        return [await self.append(fact, event_id=event_id) for fact, event_id in facts_]
+        if traceparents is None:
+            traceparents = [telemetry.current_traceparent()] * len(facts_)
+        return [
+            await self._append(fact, event_id, traceparent)
+            for (fact, event_id), traceparent in zip(facts_, traceparents, strict=True)
+        ]
 
     @asynccontextmanager
     async def follow(
-        self, filters: Sequence[str], *, after: int = 0, batch: int = 512
+        self, filters: Sequence[str], *, after: int = 0, batch: int = 512, reader: str | None = None
     ) -> AsyncIterator[AsyncIterator[list[Recorded[AnyFact]]]]:
         """See `ports.EventLog.follow`."""
+        del reader  # shows no metrics
         yield self._following(filters, after, batch)
 
     async def _following(
@@ -119,7 +143,7 @@ class MemoryLog:
     async def subjects(self, subject_filter: str) -> Mapping[str, int]:
         """See `ports.EventLog.subjects`."""
         return Counter(
-            subject for subject, _, _ in self._stored.values() if subjects.matches(subject_filter, subject)
+            subject for subject, *_ in self._stored.values() if subjects.matches(subject_filter, subject)
         )
 
     async def purge(self, subject: str, *, keep: int = 0) -> None:
@@ -137,10 +161,12 @@ class MemoryLog:
     def _matching(self, filters: Sequence[str], after: int) -> list[int]:
         return [
             position
-            for position, (subject, _, _) in self._stored.items()
+            for position, (subject, *_) in self._stored.items()
             if position > after and any(subjects.matches(one, subject) for one in filters)
         ]
 
     def _record(self, position: int) -> Recorded[AnyFact]:
-        _, body, event_id = self._stored[position]
-        return Recorded(position=position, fact=facts.decode(body), event_id=event_id)
+        _, body, event_id, traceparent = self._stored[position]
+        return Recorded(
+            position=position, fact=facts.decode(body), event_id=event_id, traceparent=traceparent
+        )
