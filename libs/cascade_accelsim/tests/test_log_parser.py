@@ -254,3 +254,10 @@ def test_a_state_of_another_version_is_refused_with_what_to_do() -> None:
     state["version"] = 99
     with pytest.raises(ValueError, match="read the log from line 0"):
         LogParser.restore(state)
+
+
+def test_what_a_carriage_return_hides_is_no_statistic() -> None:
+    blocks, _ = read([*HEAD, *BLOCK[:4], "note\rgpu_sim_insn = 2", *BLOCK[4:], *TAIL], [])
+    assert blocks[0].gpu_sim_insn == 114688
+    ended, _ = read([*HEAD, *BLOCK, "99%\rGPGPU-Sim: *** exit detected ***", "gpu_sim_insn = 2", *TAIL], [])
+    assert ended[0].gpu_sim_insn == 114688

@@ -61,6 +61,16 @@ _EVENT: Final = _lines_that_begin_with(_EVENTS)
 _DIGITS: Final = re.compile(r"\d+(?:\.\d+)?")
 
 
+def _without_redrawn(line: str) -> str:
+    """One line whose carriage returns made a terminal draw it again: its beginning, then what marks a place in the log.
+
+    Nothing else counts that stands behind a carriage return, or text in a line could pass for a statistic.
+    """
+    first, *redrawn = line.split("\r")
+    marks = [part for part in redrawn if _EVENT.match("\n" + part) or _BLOCK_END.match("\n" + part)]
+    return "\n".join([first, *marks]) + "\n"
+
+
 @dataclass(frozen=True, slots=True)
 class _Between:
     """Everything that a parser knows between two blocks."""
@@ -106,10 +116,8 @@ class LogParser:
         if "\r" not in text:
             self._read(text, text.count("\n"), done)
             return done
-        for line in text.split("\n")[
-            :-1
-        ]:  # redrawn in place: each state of the line is read, all count as one line
-            self._read(line.replace("\r", "\n") + "\n", 1, done)
+        for line in text.split("\n")[:-1]:
+            self._read(_without_redrawn(line), 1, done)
         return done
 
     def finish(self) -> list[KernelBlock]:
