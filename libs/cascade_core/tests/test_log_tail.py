@@ -52,3 +52,8 @@ def test_order_and_repeats_do_not_matter(log: list[list[str]], data: st.DataObje
     in_order = tail_of(numbered or ([(0, [])] if arrivals else []))
     assert tail_of(arrivals) == in_order
     assert in_order.lines() == [line for lines in log for line in lines][-20:]
+
+
+def test_a_line_of_megabytes_is_kept_in_part_and_says_so() -> None:
+    [line] = tail_of([(0, ["x" * 2_500_000])]).lines()
+    assert line == "x" * 4000 + "… (2500000 characters)"
