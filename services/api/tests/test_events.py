@@ -2,6 +2,7 @@
 
 import json
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime
@@ -226,8 +227,20 @@ def test_streams_end_at_once_when_the_gateway_stops(own_servers: Servers) -> Non
         run_id, _ = client.new_sim()
         with opened(client, run_id) as stream:
             next(stream)
-            stopping = threading.Thread(target=api.__exit__)
+            stopping = threading.Thread(target=api.stop)
             stopping.start()
             assert list(stream) == []
         stopping.join(5)
         assert not stopping.is_alive()
+
+
+def test_a_subscriber_that_stopped_reading_does_not_hold_up_a_stop(own_servers: Servers) -> None:
+    with RunningApi(own_servers.settings()) as api, Client(api) as client:
+        run_id, sim_id = client.new_sim()
+        with client.stream("GET", f"/api/runs/{run_id}/events") as reply:
+            next(reply.iter_raw())
+            client.send_log(sim_id, 0, ["x" * 20_000_000])
+            eventually(lambda: "x" in client.sim(run_id, sim_id)["log_tail"][0])
+            started = time.monotonic()
+            api.stop()
+            assert time.monotonic() - started < 10

@@ -25,6 +25,7 @@ START_PATIENCE_S = 60.0
 """A server that is not up yet is waited for this long; after that the process ends and says which one it missed."""
 START_RETRY_S = 0.5
 KEEP_ALIVE_S = 75
+UNSENT_BYTES_IN_KERNEL = 128 * 1024
 
 
 class _Server(uvicorn.Server):
@@ -57,6 +58,7 @@ async def serve(
     Raises Unavailable if a server behind the gateway stays away, Corrupt if stored data breaks a rule.
     """
     listener = listener or bound(settings)
+    _keep_unsent_bytes_here(listener)
     async with _opened_patiently(settings, stop) as gateway:
         if gateway is None:
             return
@@ -102,6 +104,15 @@ def bound(settings: ApiSettings) -> socket.socket:
             "Stop what uses it, or set CASCADE_HOST and CASCADE_PORT."
         ) from error
     return listener
+
+
+def _keep_unsent_bytes_here(listener: socket.socket) -> None:
+    """Let the kernel take no more than a little ahead of what a client reads; accepted connections inherit this.
+
+    Otherwise it queues megabytes for a browser that has stopped reading, and how far behind that is cannot be told.
+    """
+    if hasattr(socket, "TCP_NOTSENT_LOWAT"):
+        listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_NOTSENT_LOWAT, UNSENT_BYTES_IN_KERNEL)
 
 
 async def _announced(

@@ -7,6 +7,7 @@ from datetime import UTC, datetime
 from typing import Any, TypeVar
 
 import httpx
+import pytest
 from cascade_core.facts import AnyFact
 from cascade_core.sims.facts import SimLaunchStarted
 
@@ -124,3 +125,11 @@ def eventually(attempt: Callable[[], T | None], *, within_s: float = PATIENCE_S,
             return value
         assert time.monotonic() < give_up_at, f"{what} did not come about in {within_s:.0f} s"
         time.sleep(0.02)
+
+
+def near(wanted: dict[str, Any]) -> dict[str, Any]:
+    """`wanted`, with every float compared to a relative 1e-6."""
+    return {
+        key: pytest.approx(value, rel=1e-6) if isinstance(value, float) else value
+        for key, value in wanted.items()
+    }

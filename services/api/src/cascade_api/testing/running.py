@@ -8,6 +8,7 @@ import asyncio
 import socket
 import threading
 from collections.abc import Callable, Coroutine
+from contextlib import suppress
 from typing import Any, Self, TypeVar
 
 import uvloop
@@ -46,7 +47,8 @@ class LoopThread:
     def stop(self) -> None:
         """Stop it and wait for its end. Raises what it raised."""
         if self._thread.is_alive():
-            self._loop.call_soon_threadsafe(self._stop.set)
+            with suppress(RuntimeError):  # it has ended meanwhile
+                self._loop.call_soon_threadsafe(self._stop.set)
         self._thread.join(STOPPED_WITHIN_S)
         assert not self._thread.is_alive(), f"{self._thread.name} did not stop in {STOPPED_WITHIN_S:.0f} s"
         if self._error is not None:
@@ -103,6 +105,10 @@ class RunningApi:
         return self
 
     def __exit__(self, *_: object) -> None:
+        self.stop()
+
+    def stop(self) -> None:
+        """Stop as on SIGTERM; again is harmless. Raises what ended the gateway."""
         self._thread.stop()
 
     @property
