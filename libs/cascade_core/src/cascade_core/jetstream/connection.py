@@ -97,8 +97,12 @@ async def close(client: Client) -> None:
 
 
 def _reason(problems: list[str], error: BaseException) -> str:
-    """What the server said last; the timeout of this call says nothing."""
-    return problems[-1] if problems else str(error) or type(error).__name__
+    """What the server said; the timeout of this call says nothing.
+
+    A refused login is tried again and again, and at times its connection breaks before the refusal is read.
+    """
+    refusal = [problem for problem in problems if "authorization" in problem.lower()]
+    return (refusal or problems or [str(error) or type(error).__name__])[-1]
 
 
 def _without_secrets(url: str) -> str:
