@@ -88,7 +88,7 @@ class ServeSettings(BaseSettings):
     def _token_or_no_auth(self) -> "ServeSettings":
         if self.no_auth or (self.token is not None and self.token.get_secret_value()):
             return self
-        raise ValueError("is not set. Set it, or set CASCADE_NO_AUTH=1 to serve without a token")
+        raise ValueError("CASCADE_TOKEN is not set. Set it, or set CASCADE_NO_AUTH=1 to serve without a token")
 
     def resolved_accelsim_dir(self) -> Path:
         """The Accel-Sim directory that is used."""

@@ -86,7 +86,8 @@ def load(settings: type[S]) -> S:
     except ValidationError as error:
         for problem in error.errors():
             said = problem["msg"].removeprefix("Value error, ")
-            name = "CASCADE_" + "_".join(str(part) for part in problem["loc"]).upper()
+            prefix = settings.model_config.get("env_prefix", "")
+            name = prefix + "_".join(str(part) for part in problem["loc"]).upper()
             # A rule over several variables names them itself.
             line = (
                 f"{name}: {said}. Set it in the environment and start again."
