@@ -11,6 +11,7 @@ from cascade_core.jetstream import lease
 from cascade_core.jetstream.connection import connected
 from cascade_core.jetstream.log import JetStreamLog
 from cascade_core.jetstream.provision import provision
+from cascade_core.metrics import serve_metrics
 from cascade_core.s3 import bucket as s3
 from cascade_core.settings import load
 from nats.aio.client import Client
@@ -23,6 +24,7 @@ from cascade_ingest.settings import IngestSettings
 
 async def serve(settings: IngestSettings, stop: asyncio.Event) -> None:
     """Watch the bucket until `stop` is set; one instance at a time does."""
+    serve_metrics(settings.metrics_port, settings.metrics_host)
     async with AsyncExitStack() as stack:
         client = await stack.enter_async_context(connected(settings, name="cascade-ingest"))
         await provision(client, replicas=settings.nats_replicas)

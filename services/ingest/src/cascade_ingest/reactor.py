@@ -7,12 +7,14 @@ with one trace does not keep the others waiting.
 
 import asyncio
 import time
+from collections import Counter
 from contextlib import suppress
 from datetime import UTC, datetime
 
 import structlog
 from cascade_core import subjects
 from cascade_core.errors import LogUnavailable, Refused, Unavailable
+from cascade_core.metrics import SCANS_FAILED, TRACES
 from cascade_core.ports import Bucket, EventLog
 from cascade_core.tasks import TaskSet
 from cascade_core.traces import state as trace_state
@@ -92,12 +94,19 @@ class Ingest:
             try:
                 await self.scan()
             except Unavailable as error:
+                SCANS_FAILED.inc()
                 _logger.warning("scan is tried again", error=str(error))
+            self._show()
             with suppress(TimeoutError):
                 async with asyncio.timeout(self._interval_s):
                     await self.hint.wait()
                     await asyncio.sleep(HINTS_GATHERED_S)
             self.hint.clear()
+
+    def _show(self) -> None:
+        states = Counter(trace.state for trace in self._traces.values() if not trace.removed)
+        for state in TraceState:
+            TRACES.labels(state.value).set(states[state])
 
     async def load(self) -> None:
         """Fold what is known of every trace. Waits for the event log."""
@@ -146,6 +155,11 @@ class Ingest:
         if took > self._interval_s / 4:
             self._not_before[trace_id] = time.monotonic() + self._listing_share * took
         trace = self._traces.get(trace_id)
+        if trace is None or trace.removed:
+            # Somebody else may have told of it meanwhile: the samples are seeded beside a running ingest.
+            trace = await self._told_by_others(trace_id)
+            if trace is not None and trace.sample:
+                return
         if not tree.files:
             # Directory markers and dotfiles alone are no trace.
             if trace is not None and not trace.removed:
@@ -162,6 +176,14 @@ class Ingest:
         if trace is not None and trace.state is TraceState.PROCESSING:
             self._processing.add(trace_id)
             self._together.create(self._process(watcher, tree))
+
+    async def _told_by_others(self, trace_id: str) -> Trace | None:
+        """The trace after every fact that the log holds of it, whoever wrote it."""
+        self._traces.pop(trace_id, None)
+        for record in await self._log.read([subjects.trace_filter(trace_id)]):
+            if isinstance(record.fact, TraceFact):
+                self._fold(record.fact)
+        return self._traces.get(trace_id)
 
     async def _process(self, watcher: Watcher, tree: Tree) -> None:
         trace_id = watcher.trace_id
