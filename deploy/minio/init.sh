@@ -22,6 +22,7 @@ role ingest "$CASCADE_S3_INGEST_SECRET"
 role launcher "$CASCADE_S3_LAUNCHER_SECRET"
 role requestsim "$CASCADE_S3_REQUESTSIM_SECRET"
 role profiler "$CASCADE_S3_PROFILER_SECRET"
+role samples "$CASCADE_S3_SAMPLES_SECRET"
 
 case ${CASCADE_S3_ANONYMOUS:-0} in
 1 | true | yes) mc anonymous set-json /cascade/policies/anonymous.json cascade/cascade ;;

@@ -76,6 +76,13 @@ def test_a_service_gets_no_secret_that_it_does_not_need(compose: Compose) -> Non
     assert all(operators not in compose.environment(service).values() for service in OURS)
 
 
+def test_only_the_optional_samples_run_on_with_the_operators_login(compose: Compose) -> None:
+    operators = compose.environment("nats")[password_variable("operator")]
+    holders = {name for name in compose.services if operators in compose.environment(name).values()}
+    assert holders == {"nats", "provision", "samples"}
+    assert compose.services["samples"]["profiles"] == ["samples"]
+
+
 def test_every_service_restarts_and_has_limits(compose: Compose) -> None:
     for name, service in compose.services.items():
         assert service["restart"] == ("no" if name in ONE_SHOT else "unless-stopped")
@@ -132,7 +139,7 @@ def test_make_env_writes_secrets_that_nats_reads_as_text(env_file: Path) -> None
     assert env_file.stat().st_mode & 0o777 == 0o600
     values = read_env(env_file)
     secrets = {name: value for name, value in values.items() if re.search("PASSWORD|SECRET|TOKEN", name)}
-    assert len(secrets) == 15
+    assert len(secrets) == 16
     for name, value in secrets.items():
         assert re.fullmatch(r"k[0-9a-f]{32}", value), name
 

@@ -6,6 +6,7 @@ from cascade_cli import bundled
 from cascade_cli.provisioning.settings import ProvisionSettings
 from cascade_cli.provisioning.testing.compose_file import Compose
 from cascade_cli.provisioning.testing.kustomize import rendered
+from cascade_cli.samples import SamplesSettings
 from cascade_core.settings import TelemetrySettings
 from cascade_ingest.settings import IngestSettings
 from cascade_launcher.backends.kubernetes_settings import KubernetesSettings
@@ -21,6 +22,7 @@ SETTINGS: dict[str, tuple[type[BaseSettings], ...]] = {
     "parser": (ParserSettings,),
     "requestsim": (RequestsimSettings,),
     "provision": (ProvisionSettings, TelemetrySettings),
+    "samples": (SamplesSettings,),
 }
 
 

@@ -17,7 +17,7 @@ from cascade_cli.provisioning.testing.wiring import ScopedS3, Wiring, nats_serve
 from cascade_client.object_store import UploadError, open_store
 from cascade_client.upload import upload_trace
 
-SERVICES = ("api", "ingest", "launcher", "parser", "requestsim")
+SERVICES = ("api", "ingest", "launcher", "parser", "requestsim", "samples")
 TRACE = "wiring"
 
 
@@ -36,7 +36,7 @@ async def servers(
 ) -> AsyncIterator[Servers]:
     """NATS on deploy/nats/nats.conf, S3 with the users of deploy/minio, Postgres: each started apart, all empty."""
     env = read_env(env_file)
-    roles = ("api", "ingest", "launcher", "requestsim", "profiler")
+    roles = ("api", "ingest", "launcher", "requestsim", "profiler", "samples")
     secrets = {role: env[f"CASCADE_S3_{role.upper()}_SECRET"] for role in roles}
     nats_port, api_port = free_ports(2)
     nats = nats_server(
@@ -127,6 +127,10 @@ async def _finished_run(servers: Servers, client: httpx.AsyncClient) -> None:
         run.update(answer.json())
         return bool(run["state"] != "active")
 
+    async def sampled() -> bool:
+        traces = (await client.get("/api/traces")).json()
+        return len([trace for trace in traces if trace["state"] == "ready"]) > 1
+
     await until(ready, 90, "a ready api")
     await _upload(servers, "profiler")
     await until(trace_ready, 60, "a ready trace")
@@ -139,6 +143,10 @@ async def _finished_run(servers: Servers, client: httpx.AsyncClient) -> None:
     assert run["state"] == "succeeded", run
     kernels = (await client.get(f"/api/runs/{run['id']}/kernels")).json()
     assert {kernel["sim_id"] for kernel in kernels} == {sim["id"] for sim in run["sims"]}
+    # The api reads the trace itself for this.
+    estimate = await client.get(f"/api/runs/{run['id']}/estimate")
+    assert estimate.status_code == 200, estimate.text
+    await until(sampled, 60, "the bundled samples")
 
 
 @pytest.mark.slow
@@ -147,8 +155,8 @@ async def test_a_service_with_the_wrong_nats_password_is_refused(servers: Server
         environment = compose.environment(service) | {"CASCADE_NATS_PASSWORD": "kwrong"}
         return servers.wiring.run(service, compose.services[service]["command"], environment)
 
-    # The api is patient with its servers for a minute, and then ends in the same way.
-    refused = [service for service in SERVICES if service != "api"]
+    # The api and the samples are patient for a minute, and then end in the same way.
+    refused = [service for service in SERVICES if service not in ("api", "samples")]
     for done in await asyncio.gather(*(asyncio.to_thread(started_wrongly, name) for name in refused)):
         assert done.returncode == 1
         assert "refuses the login" in done.stderr

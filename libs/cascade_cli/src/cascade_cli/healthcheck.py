@@ -16,7 +16,7 @@ from urllib.parse import urlsplit
 TIMEOUT_S = 4.0
 _ESTABLISHED = "01"
 _NATS_PORT = 4222
-_WITHOUT_HTTP = frozenset({"ingest", "launcher", "parser", "requestsim"})
+_WITHOUT_HTTP = frozenset({"ingest", "launcher", "parser", "requestsim", "samples"})
 
 
 def service_of(command_line: Iterable[str]) -> str:

@@ -141,6 +141,7 @@ class Wiring:
             "http://minio:9000": self.s3_endpoint,
             "http://localhost:9000": self.s3_endpoint,
             "http://api:8000": self.api_url,
+            "http://api:8000/api/health": f"{self.api_url}/api/health",
             "/app/configs": str(bundled.CONFIGS),
             "/data/tmp": str(data / "tmp"),
         }
