@@ -2,7 +2,8 @@
 
 from pathlib import Path
 
-from cascade_core.events_page import WRITERS, fact_classes, render, subject_pattern, type_name
+from cascade_core.events_page import fact_classes, render, subject_pattern, type_name
+from cascade_core.writers import WRITERS
 
 PAGE = Path(__file__).parents[3] / "docs" / "events.md"
 

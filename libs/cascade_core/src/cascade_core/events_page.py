@@ -23,33 +23,7 @@ from cascade_core.facts import AnyFact
 from cascade_core.ids import trace_token
 from cascade_core.sims.facts import SimReported
 from cascade_core.upcasting import CURRENT_VERSION
-
-# Who appends what. A fact is written by one service, so that one service answers for it.
-WRITERS: Mapping[str, str] = {
-    "trace.discovered": "ingest",
-    "trace.observed": "ingest",
-    "trace.upload-completed": "ingest",
-    "trace.ready": "ingest",
-    "trace.failed": "ingest",
-    "trace.removed": "ingest",
-    "run.requested": "api",
-    "run.cancel-requested": "api",
-    "sim.launch-started": "launcher",
-    "sim.launched": "launcher",
-    "sim.launch-failed": "launcher",
-    "sim.went-silent": "launcher",
-    "sim.given-up": "launcher",
-    "sim.reported": "api",
-    "sim.progressed": "parser",
-    "sim.output-stored": "api",
-    "sim.step-timeline-stored": "api",
-    "sim.log-archived": "api",
-    "log.appended": "api",
-    "kernel.finished": "parser",
-    "scenario.requested": "api",
-    "scenario.completed": "requestsim",
-    "scenario.failed": "requestsim",
-}
+from cascade_core.writers import WRITERS
 
 _INTRODUCTION = f"""\
 <!-- Made by `uv run python -m cascade_core.events_page > docs/events.md`. Change the classes, not this file. -->
