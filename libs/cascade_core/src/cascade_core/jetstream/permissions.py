@@ -1,7 +1,7 @@
 """What each service may publish and subscribe to on NATS: its own facts, its leases, and reading. Nothing else.
 
 A service whose credentials leak can neither forge another one's facts nor drop the log. Streams are made by the
-operator's login before the services start (`cascade nats provision`, or `cascade serve` itself).
+operator's login before the services start (`cascade provision`, or `cascade serve` itself).
 """
 
 from dataclasses import dataclass
