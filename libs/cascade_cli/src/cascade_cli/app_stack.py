@@ -27,10 +27,13 @@ _logger = structlog.get_logger(__name__)
 _PASSED_ON = (
     "PATH", "HOME", "LANG", "LC_ALL", "TZ", "TMPDIR", "USER", "VIRTUAL_ENV", "PYTHONPATH", "LD_LIBRARY_PATH",
     "CASCADE_LOG_FORMAT", "CASCADE_LOG_LEVEL", "CASCADE_OTLP_ENDPOINT",
+    "OTEL_TRACES_SAMPLER", "OTEL_TRACES_SAMPLER_ARG",
     "CASCADE_TOKENIZER_DIR",
 )  # fmt: skip
 # The order of an orderly stop: no new work, no sims, then the readers, the gateway last.
 STOP_ORDER = ("samples", "ingest", "launcher", "parser", "requestsim", "api")
+# In this order, each on the port after the one before. The gateway shows its own at `/api/metrics`.
+METRICS_ORDER = ("ingest", "launcher", "parser", "requestsim")
 MODULES = {
     "ingest": "cascade_ingest.main",
     "launcher": "cascade_launcher.main",
@@ -143,6 +146,9 @@ def environment_of(name: str, settings: ServeSettings, stack: EmbeddedStack) -> 
     urls = stack.urls
     environment = {key: os.environ[key] for key in _PASSED_ON if key in os.environ}
     environment["PYTHONUNBUFFERED"] = "1"
+    if settings.metrics_port is not None and name in METRICS_ORDER:
+        environment["CASCADE_METRICS_PORT"] = str(settings.metrics_port + METRICS_ORDER.index(name))
+        environment["CASCADE_METRICS_HOST"] = "127.0.0.1"
     # The samples service writes several services' facts, as an operator might.
     environment["CASCADE_NATS_URL"] = urls.nats_url if name == "samples" else stack.nats_url_for(name)
     if name == "samples":

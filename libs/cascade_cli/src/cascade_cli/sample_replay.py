@@ -45,7 +45,7 @@ class Replayer:
 
     async def run(self) -> None:
         """Play for ever."""
-        async with self._log.follow([subjects.ALL_RUNS]) as batches:
+        async with self._log.follow([subjects.ALL_RUNS], reader="samples") as batches:
             async for records in batches:
                 for record in records:
                     fact = record.fact

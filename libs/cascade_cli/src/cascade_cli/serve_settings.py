@@ -78,6 +78,13 @@ class ServeSettings(BaseSettings):
     host: str = Field(default="0.0.0.0", description="Address that the app listens on.")  # noqa: S104 - spec
     port: int = Field(default=8000, ge=0, le=65535, description="Port of the app.")
     s3_port: int = Field(default=9000, ge=0, le=65535, description="Port of the embedded S3 endpoint.")
+    metrics_port: int | None = Field(
+        default=None,
+        ge=1,
+        le=65532,
+        description="Port on 127.0.0.1 for ingest's Prometheus metrics; launcher, parser and requestsim take the next "
+        "three. None by default; the API shows its own at /api/metrics.",
+    )
     sims: str = Field(
         default="local",
         pattern="^(local|kubernetes|sail|modal)$",
@@ -88,7 +95,9 @@ class ServeSettings(BaseSettings):
     def _token_or_no_auth(self) -> "ServeSettings":
         if self.no_auth or (self.token is not None and self.token.get_secret_value()):
             return self
-        raise ValueError("CASCADE_TOKEN is not set. Set it, or set CASCADE_NO_AUTH=1 to serve without a token")
+        raise ValueError(
+            "CASCADE_TOKEN is not set. Set it, or set CASCADE_NO_AUTH=1 to serve without a token"
+        )
 
     def resolved_accelsim_dir(self) -> Path:
         """The Accel-Sim directory that is used."""

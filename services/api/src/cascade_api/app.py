@@ -27,6 +27,7 @@ from cascade_api.routes import (
     events,
     files,
     health,
+    metrics,
     runs,
     scenarios,
     simulator,
@@ -44,6 +45,7 @@ _logger = structlog.get_logger(__name__)
 API_VERSION = "1"
 _ROUTE_MODULES = (
     health,
+    metrics,
     traces,
     runs,
     estimate_routes,

@@ -5,6 +5,9 @@ stacks, response classes) costs several times what the call itself does. The rou
 the calls, and they answer where this module is not in front.
 """
 
+import time
+
+from cascade_core import telemetry
 from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
@@ -13,12 +16,14 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from cascade_api import problems, reporting
 from cascade_api.bodies import MOST_BODY_BYTES, body_of
 from cascade_api.gateway import Gateway
+from cascade_api.observing import Observed, describe, observe
 
 _PREFIX = "/api/sims/"
 _REPORTS: dict[str, reporting.Report] = {
     "logs": reporting.report_log,
     "heartbeat": reporting.report_heartbeat,
 }
+_ROUTES = {report: f"POST {_PREFIX}{{sim_id}}/{call}" for call, report in _REPORTS.items()}
 _NO_CONTENT = {"type": "http.response.start", "status": 204, "headers": []}
 _JSON = b"application/json"
 
@@ -27,7 +32,7 @@ class HotRoutes:
     """An ASGI app in front of the whole one."""
 
     def __init__(self, app: FastAPI) -> None:
-        self._app: ASGIApp = app
+        self._app: ASGIApp = Observed(app)
         self._state = app.state
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -46,33 +51,45 @@ class HotRoutes:
         self, report: reporting.Report, sim_id: str, scope: Scope, receive: Receive, send: Send
     ) -> None:
         gateway: Gateway = self._state.gateway
-        authorization, attempt = b"", None
+        started = time.perf_counter()
+        authorization, attempt, traceparent = b"", None, None
         for name, value in scope["headers"]:
             if name == b"authorization":
                 authorization = value
             elif name == b"x-cascade-attempt":
                 attempt = value.decode("latin-1")
-        try:
-            if not gateway.token_check.accepts_authorization(authorization):
-                raise problems.Unauthorized
-            answer = await report(gateway, sim_id, await _body(scope, receive), attempt)
-        except (*problems.EXPECTED, HTTPException, RequestValidationError) as error:
-            await problems.response_to(error, gateway)(scope, receive, send)
-        except Exception as error:  # noqa: BLE001 - the client gets an answer; the log gets the traceback
-            problems.log_unexpected(error, scope["path"])
-            await problems.unexpected_response()(scope, receive, send)
-        else:
-            await _send(send, answer)
+            elif name == b"traceparent":
+                traceparent = value.decode("latin-1")
+        route = _ROUTES[report]
+        with telemetry.request_span(route, traceparent) as span:
+            try:
+                if not gateway.token_check.accepts_authorization(authorization):
+                    raise problems.Unauthorized
+                answer = await report(gateway, sim_id, await _body(scope, receive), attempt)
+            except (*problems.EXPECTED, HTTPException, RequestValidationError) as error:
+                response = problems.response_to(error, gateway)
+                await response(scope, receive, send)
+                status = response.status_code
+            except Exception as error:  # noqa: BLE001 - the client gets an answer; the log gets the traceback
+                problems.log_unexpected(error, scope["path"])
+                await problems.unexpected_response()(scope, receive, send)
+                status = 500
+            else:
+                status = await _send(send, answer)
+            describe(span, route, status, {"sim_id": sim_id})
+        observe(route, status, time.perf_counter() - started)
 
 
-async def _send(send: Send, answer: bytes) -> None:
+async def _send(send: Send, answer: bytes) -> int:
+    """Send a success; its status."""
     if not answer:
         await send(_NO_CONTENT)
         await send({"type": "http.response.body", "body": b""})
-        return
+        return 204
     headers = [(b"content-type", _JSON), (b"content-length", b"%d" % len(answer))]
     await send({"type": "http.response.start", "status": 200, "headers": headers})
     await send({"type": "http.response.body", "body": answer})
+    return 200
 
 
 async def _body(scope: Scope, receive: Receive) -> bytes:

@@ -1,6 +1,7 @@
 """Errors as HTTP: one table from error family to status and `detail`."""
 
 import json
+import re
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
 _logger = structlog.get_logger(__name__)
 
 RETRY_AFTER_S = "1"
+_ID_IN_PATH = re.compile(r"/api/(run|sim)s/([^/]+)")
 LONGEST_ECHO = 1000
 """An invalid body is echoed in part only: it may be a log chunk of megabytes."""
 MOST_PROBLEMS = 50
@@ -85,7 +87,8 @@ def response_to(error: Exception, gateway: "Gateway") -> Response:
 
 def log_unexpected(error: Exception, path: str) -> None:
     """Nobody meant this to happen."""
-    _logger.error("unexpected error", path=path, error=type(error).__name__, exc_info=error)
+    ids = {f"{kind}_id": found for kind, found in _ID_IN_PATH.findall(path)}
+    _logger.error("unexpected error", path=path, error=type(error).__name__, exc_info=error, **ids)
 
 
 def unexpected_response() -> Response:

@@ -7,6 +7,7 @@ from collections.abc import Callable
 import structlog
 from cascade_core import subjects, telemetry
 from cascade_core.errors import AppendConflict
+from cascade_core.metrics import LAUNCHES_FAILED, LAUNCHES_IN_FLIGHT
 from cascade_core.sims.facts import SimLaunched, SimLaunchFailed, SimLaunchStarted
 from cascade_core.sims.state import Sim
 
@@ -79,6 +80,7 @@ class Launching:
             ):
                 self._taken.add(sim.sim_id)
                 self.in_flight.add(sim.sim_id)
+                LAUNCHES_IN_FLIGHT.set(len(self.in_flight))
                 tasks.create(self._launch(sim))
             await self._due.wait()
 
@@ -86,10 +88,7 @@ class Launching:
         live = self._term.fleet.run(run_id)
         assert live is not None
         try:
-            with (
-                telemetry.continued(live.traceparent),
-                telemetry.tracer.start_as_current_span("cascade.launcher.prepare"),
-            ):
+            with telemetry.fact_span("cascade.launcher.prepare", live.traceparent, {"run_id": run_id}):
                 await persistently(
                     lambda: self._term.backend.prepare(live.run), tries=TRIES, what="launcher prepare"
                 )
@@ -113,6 +112,7 @@ class Launching:
                 await self._fail(sim, error)
 
     async def _fail(self, sim: Sim, error: str) -> None:
+        LAUNCHES_FAILED.inc()
         _logger.warning("sim cannot be launched", run_id=sim.run_id, sim_id=sim.sim_id, error=error)
         await self._term.append(
             SimLaunchFailed(occurred_at=self._term.now(), run_id=sim.run_id, sim_id=sim.sim_id, error=error)
@@ -124,10 +124,8 @@ class Launching:
         try:
             if live is None:
                 return
-            with (
-                telemetry.continued(live.traceparent),
-                telemetry.tracer.start_as_current_span("cascade.launcher.launch"),
-            ):
+            ids = {"run_id": sim.run_id, "sim_id": sim.sim_id}
+            with telemetry.fact_span("cascade.launcher.launch", live.traceparent, ids):
                 attempt = await self._take(sim)
                 if attempt is None or self._is_over(sim):
                     return
@@ -135,6 +133,7 @@ class Launching:
                 await self._start(sim, live.run.trace_id, attempt)
         finally:
             self.in_flight.discard(sim.sim_id)
+            LAUNCHES_IN_FLIGHT.set(len(self.in_flight))
             if started and self._is_over(sim):
                 self._stop(sim.sim_id)
             self.look_again()

@@ -16,6 +16,7 @@ from cascade_core.jetstream.connection import connected
 from cascade_core.jetstream.lease import held
 from cascade_core.jetstream.log import JetStreamLog
 from cascade_core.jetstream.provision import provision
+from cascade_core.metrics import serve_metrics
 from cascade_core.ports import Bucket
 from cascade_core.s3 import bucket
 from cascade_core.settings import load
@@ -54,6 +55,7 @@ def main() -> int:
 async def serve(settings: LauncherSettings, stop: asyncio.Event) -> None:
     """Lead, or wait to lead, until `stop` is set; then end local sims and leave. Raises LogUnavailable at the
     start."""
+    serve_metrics(settings.metrics_port, settings.metrics_host)
     async with connected(settings, name="launcher") as client:
         await provision(client, replicas=settings.nats_replicas)
         async with opened_backend(settings) as backend:

@@ -107,7 +107,7 @@ class Reactor:
 
     async def _follow(self, launching: Launching, watching: Watching) -> None:
         fleet = self._term.fleet
-        async with self._term.log.follow(FILTERS, after=fleet.position) as batches:
+        async with self._term.log.follow(FILTERS, after=fleet.position, reader="launcher") as batches:
             async for batch in batches:
                 for record in batch:
                     for over in fleet.apply(record):

@@ -7,6 +7,7 @@ from datetime import timedelta
 import structlog
 from cascade_core.errors import LogUnavailable, Unavailable
 from cascade_core.facts import fact_type
+from cascade_core.metrics import LAUNCHES_FAILED
 from cascade_core.sims.facts import SimGivenUp, SimLaunchFailed, SimWentSilent
 from cascade_core.sims.state import Sim
 
@@ -133,6 +134,8 @@ class Watching:
         except LogUnavailable as error:
             _logger.warning("judgement not stored; it is made again", sim_id=fact.sim_id, error=str(error))
             return
+        if isinstance(fact, SimLaunchFailed):
+            LAUNCHES_FAILED.inc()
         if self._term.fleet.sim(fact.sim_id, fact.run_id) is not None:
             self._judged_at[fact.sim_id] = appended.position
 

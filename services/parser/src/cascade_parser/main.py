@@ -9,6 +9,7 @@ from cascade_core import lifecycle, telemetry
 from cascade_core.jetstream.connection import connected
 from cascade_core.jetstream.log import JetStreamLog
 from cascade_core.jetstream.provision import provision
+from cascade_core.metrics import serve_metrics
 from cascade_core.settings import NatsSettings, TelemetrySettings, load
 
 from cascade_parser.reactor import ParserReactor
@@ -26,6 +27,7 @@ def holder_name() -> str:
 
 async def serve(settings: ParserSettings, stop: asyncio.Event) -> None:
     """Parse until `stop` is set."""
+    serve_metrics(settings.metrics_port, settings.metrics_host)
     async with connected(settings, name="cascade-parser") as client:
         await provision(client, replicas=settings.nats_replicas)
         reactor = ParserReactor(JetStreamLog(client))

@@ -13,11 +13,12 @@ from datetime import UTC, datetime
 from typing import Protocol
 
 import structlog
-from cascade_core import subjects
+from cascade_core import subjects, telemetry
 from cascade_core.errors import LogUnavailable
 from cascade_core.facts import AnyFact
 from cascade_core.kernels.facts import KernelFinished
 from cascade_core.logs.facts import LogAppended
+from cascade_core.metrics import KERNELS_PARSED, LOG_LINES_PARSED
 from cascade_core.ports import EventLog
 from cascade_core.record import Recorded
 from cascade_core.runs.facts import RunCancelRequested, RunRequested
@@ -35,7 +36,8 @@ FILTERS = [subjects.ALL_RUNS, subjects.ALL_SIMS, subjects.ALL_LOGS]
 BATCH = 512
 RETRY_S = 0.5
 
-Told = tuple[AnyFact, str | None]
+Told = tuple[AnyFact, str, str | None]
+"""A fact, its event id, and the trace context of what it was found in."""
 
 
 class Held(Protocol):
@@ -62,6 +64,8 @@ class _Live:
     chunks: dict[int, int] = field(default_factory=dict)
     """seq -> position of every chunk that belongs to the log; the first one of a seq wins."""
     reading: LogReading | None = None
+    traceparent: str | None = None
+    """Of the fact that its reading went on with last."""
 
 
 @dataclass(slots=True)
@@ -95,7 +99,7 @@ class ParserReactor:
     async def _follow(self, held: Held, together: TaskSet) -> None:
         self._held = held
         caught_up_at = await self._newest()
-        async with self._log.follow(FILTERS, batch=BATCH) as batches:
+        async with self._log.follow(FILTERS, batch=BATCH, reader="parser") as batches:
             # Before this instance has caught up it cannot know what has been told already.
             shares = together.create(held.run()) if caught_up_at == 0 else None
             async for records in batches:
@@ -115,9 +119,11 @@ class ParserReactor:
         news = _News()
         touched: dict[str, _Live] = {}
         for record in records:
-            live = await self._take(record, news)
-            if live is not None:
-                touched[live.sim.sim_id] = live
+            with telemetry.fact_span("cascade.parser.read", record.traceparent):
+                live = await self._take(record, news)
+                if live is not None:
+                    touched[live.sim.sim_id] = live
+                    live.traceparent = telemetry.current_traceparent()
             if isinstance(record.fact, LogAppended):
                 await asyncio.sleep(0)  # reading takes a while; leases must be renewed meanwhile
         await self._tell(touched.values(), news)
@@ -259,10 +265,15 @@ class ParserReactor:
 
     def _read(self, reading: LogReading, lines: list[str], news: _News) -> None:
         self.lines_read += len(lines)
+        LOG_LINES_PARSED.inc(len(lines))
         self._found(reading.read(lines, _now()), news)
 
     def _found(self, kernels: list[KernelFinished], news: _News) -> None:
-        news.kernels.extend((kernel, f"kernel:{kernel.sim_id}:{kernel.index}") for kernel in kernels)
+        if kernels:
+            trace = telemetry.current_traceparent()
+            news.kernels.extend(
+                (kernel, f"kernel:{kernel.sim_id}:{kernel.index}", trace) for kernel in kernels
+            )
 
     async def _lines_at(self, position: int) -> list[str]:
         while True:
@@ -285,10 +296,11 @@ class ParserReactor:
             progress = live.reading.progress(now)
             if progress.final or progress.through_seq > live.sim.through_seq:
                 event_id = f"progress:{progress.sim_id}:{progress.through_seq}:{int(progress.final)}"
-                news.progress.append((progress, event_id))
+                news.progress.append((progress, event_id, live.traceparent))
         await self._append(news.kernels)
         await self._append(news.progress)
         self.kernels_told += len(news.kernels)
+        KERNELS_PARSED.inc(len(news.kernels))
         news.kernels, news.progress = [], []
         for live in read:
             if live.reading is not None and live.reading.finished:
@@ -296,9 +308,11 @@ class ParserReactor:
 
     async def _append(self, told: list[Told]) -> None:
         """Nothing goes on before it is durable; ids make the repeat harmless."""
+        facts: list[tuple[AnyFact, str | None]] = [(fact, event_id) for fact, event_id, _ in told]
+        traceparents = [traceparent for *_, traceparent in told]
         while told:
             try:
-                await self._log.append_all(told)
+                await self._log.append_all(facts, traceparents=traceparents)
             except LogUnavailable as error:
                 _logger.warning("append is tried again", error=str(error))
                 await asyncio.sleep(RETRY_S)

@@ -11,6 +11,7 @@ from cascade_core import lifecycle, telemetry
 from cascade_core.jetstream.connection import connected
 from cascade_core.jetstream.log import JetStreamLog
 from cascade_core.jetstream.provision import provision
+from cascade_core.metrics import serve_metrics
 from cascade_core.s3 import bucket as s3
 from cascade_core.settings import load
 
@@ -21,6 +22,7 @@ from cascade_requestsim.settings import RequestsimSettings
 
 async def serve(settings: RequestsimSettings, stop: asyncio.Event) -> None:
     """Answer scenarios until `stop` is set."""
+    serve_metrics(settings.metrics_port, settings.metrics_host)
     async with AsyncExitStack() as stack:
         client = await stack.enter_async_context(connected(settings, name="cascade-requestsim"))
         await provision(client, replicas=settings.nats_replicas)

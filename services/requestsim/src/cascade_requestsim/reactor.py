@@ -6,6 +6,7 @@ work; the answer's event id and its place as the first of its subject keep a sec
 """
 
 import asyncio
+import time
 from collections.abc import AsyncIterator
 from concurrent.futures import Executor
 from contextlib import asynccontextmanager
@@ -16,6 +17,7 @@ from cascade_core import subjects, telemetry
 from cascade_core.errors import AppendConflict, Corrupt, Refused, Unavailable
 from cascade_core.jetstream.lease import try_acquire
 from cascade_core.jetstream.log import JetStreamLog
+from cascade_core.metrics import SCENARIO_SECONDS
 from cascade_core.record import Recorded
 from cascade_core.scenarios.facts import ScenarioCompleted, ScenarioFailed, ScenarioRequested
 from nats.aio.client import Client
@@ -95,7 +97,9 @@ class ScenarioReactor:
 
     async def _follow(self, position: int) -> None:
         filters = [subjects.ALL_SCENARIO_REQUESTS]
-        async with self._log.follow(filters, after=position, batch=FOLLOW_BATCH) as batches:
+        async with self._log.follow(
+            filters, after=position, batch=FOLLOW_BATCH, reader="requestsim"
+        ) as batches:
             async for records in batches:
                 for record in records:
                     if isinstance(record.fact, ScenarioRequested):
@@ -129,9 +133,8 @@ class ScenarioReactor:
             record = await self._log.last(subjects.scenario_fact(scenario_id, "requested"))
             if record is None or not isinstance(record.fact, ScenarioRequested):
                 return True  # purged meanwhile
-            with (
-                telemetry.continued(record.traceparent),
-                telemetry.tracer.start_as_current_span("cascade.requestsim.answer"),
+            with telemetry.fact_span(
+                "cascade.requestsim.answer", record.traceparent, {"scenario_id": scenario_id}
             ):
                 await self._answer(record)
             return True
@@ -200,7 +203,10 @@ class ScenarioReactor:
 
 
 def _completed(base: Base, asked: ScenarioRequested, now: datetime) -> ScenarioCompleted:
-    return ScenarioCompleted(scenario_id=asked.scenario_id, occurred_at=now, result=answer(base, asked))
+    started = time.thread_time()
+    result = answer(base, asked)
+    SCENARIO_SECONDS.observe(time.thread_time() - started)
+    return ScenarioCompleted(scenario_id=asked.scenario_id, occurred_at=now, result=result)
 
 
 def _failed(asked: ScenarioRequested, status: int, detail: str) -> ScenarioFailed:

@@ -1,12 +1,15 @@
 """One watched run: its folded sims, and the frames that each further fact makes for every subscriber."""
 
 import asyncio
+import time
 from collections import deque
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 
 from cascade_core.facts import AnyFact
 from cascade_core.kernels.facts import KernelFinished
 from cascade_core.logs.facts import LogAppended
+from cascade_core.metrics import SSE_CUT_OFF
 from cascade_core.record import Recorded
 from cascade_core.runs.facts import RunCancelRequested
 from cascade_core.sims import state as sim_state
@@ -25,17 +28,27 @@ MOST_UNSENT_BYTES = 64 * 1024 * 1024
 megabytes long. A single fact may always pass."""
 
 
+@dataclass(frozen=True, slots=True)
+class Traced:
+    """What a frame's span needs: its fact's trace context, and when it was queued. [ns since 1970]"""
+
+    traceparent: str
+    queued_ns: int
+
+
 class Subscriber:
     """One open event stream: a bounded queue of frames, each with the position of its fact."""
 
     def __init__(self) -> None:
-        self._frames: deque[tuple[int, bytes]] = deque()
+        self._frames: deque[tuple[int, bytes, Traced | None]] = deque()
+        self.traced: Traced | None = None
+        """Of the frame that was taken last."""
         self._bytes = 0
         self._after = 0
         self._wake = asyncio.Event()
         self.ended = False
 
-    def offer(self, position: int, frames: Sequence[bytes]) -> None:
+    def offer(self, position: int, frames: Sequence[bytes], traced: Traced | None = None) -> None:
         """Queue frames. Past a bound the subscriber is cut off: what it has not been sent is dropped, the stream ends.
 
         What it was sent stays a beginning of what happened; it starts again from a new snapshot.
@@ -43,7 +56,7 @@ class Subscriber:
         if self.ended or position <= self._after or not frames:
             return
         for frame in frames:
-            self._frames.append((position, frame))
+            self._frames.append((position, frame, traced))
             self._bytes += len(frame)
         if len(self._frames) > MOST_UNSENT_EVENTS or (
             self._bytes > MOST_UNSENT_BYTES and len(self._frames) > len(frames)
@@ -51,6 +64,7 @@ class Subscriber:
             self._frames.clear()
             self._bytes = 0
             self.ended = True
+            SSE_CUT_OFF.inc()
         self._wake.set()
 
     def end(self) -> None:
@@ -78,7 +92,7 @@ class Subscriber:
         return self._take()
 
     def _take(self) -> bytes:
-        _, frame = self._frames.popleft()
+        _, frame, self.traced = self._frames.popleft()
         self._bytes -= len(frame)
         return frame
 
@@ -98,8 +112,9 @@ class RunFeed:
         """Fold one fact; whoever watches gets its frames."""
         frames = list(self.frames_of(record.fact))
         self.position = record.position
+        traced = Traced(record.traceparent, time.time_ns()) if record.traceparent is not None else None
         for subscriber in self.subscribers:
-            subscriber.offer(record.position, frames)
+            subscriber.offer(record.position, frames, traced)
         self.subscribers = {subscriber for subscriber in self.subscribers if not subscriber.ended}
 
     def frames_of(self, fact: AnyFact) -> Iterable[bytes]:

@@ -5,11 +5,12 @@ what was queued meanwhile and lies in the snapshot is dropped. So nothing is mis
 """
 
 import asyncio
+import time
 from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import asynccontextmanager
 
 import structlog
-from cascade_core import subjects
+from cascade_core import subjects, telemetry
 from cascade_core.errors import CascadeError, Unavailable
 from cascade_core.ports import EventLog
 from cascade_core.sims.state import Sim
@@ -78,7 +79,19 @@ class Hub:
                     item = await subscriber.next(within_s=KEEPALIVE_S)
                 except StopAsyncIteration:
                     return
-                yield KEEPALIVE if item is None else item
+                if item is None:
+                    yield KEEPALIVE
+                    continue
+                traced = subscriber.traced
+                yield item  # comes back once the frame is on its way
+                if traced is not None:
+                    telemetry.record_span(
+                        "cascade.sse.frame",
+                        traced.traceparent,
+                        started_ns=traced.queued_ns,
+                        ended_ns=time.time_ns(),
+                        attributes={"run_id": run_id},
+                    )
 
     @asynccontextmanager
     async def _subscribed(self, run_id: str) -> AsyncIterator[tuple[RunFeed, Subscriber]]:
@@ -110,7 +123,7 @@ class Hub:
     async def _follow(self, feed: RunFeed) -> None:
         try:
             async with self._log.follow(
-                subjects.run_filters(feed.run_id), after=feed.position, batch=FEED_BATCH
+                subjects.run_filters(feed.run_id), after=feed.position, batch=FEED_BATCH, reader="live"
             ) as batches:
                 async for records in batches:
                     for record in records:

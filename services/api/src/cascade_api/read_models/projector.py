@@ -5,19 +5,21 @@ a fact twice. An error ends the leadership; it starts again at the checkpoint, w
 """
 
 import asyncio
+import time
 from collections import OrderedDict
 from typing import TYPE_CHECKING
 
 import asyncpg
 import structlog
-from cascade_core import subjects
+from cascade_core import subjects, telemetry
 from cascade_core.errors import Unavailable
 from cascade_core.facts import AnyFact
+from cascade_core.metrics import PROJECTION_DELAY
 from cascade_core.ports import EventLog
 from cascade_core.record import Recorded
 from cascade_core.sims.state import Sim
 
-from cascade_api.read_models import codec, database, writes
+from cascade_api.read_models import codec, database, spans, writes
 from cascade_api.read_models.batch import Batch, run_ids_in, sim_ids_in, trace_tokens_in
 from cascade_api.read_models.gate import CHANNEL, ProjectionGate
 
@@ -86,7 +88,7 @@ class Projector:
             self.position = position
             self._gate.advance(position)
             _logger.info("projector leads", position=position)
-            async with self._log.follow(PROJECTED, after=position, batch=BATCH) as batches:
+            async with self._log.follow(PROJECTED, after=position, batch=BATCH, reader="views") as batches:
                 async for records in batches:
                     position = await self.project(position, records)
         finally:
@@ -98,6 +100,7 @@ class Projector:
         Raises CheckpointMoved if the views were not at `position`.
         """
         last = records[-1].position
+        started_ns = time.time_ns()
         async with self._pool.acquire() as connection, connection.transaction():
             batch = await self._loaded(connection, records)
             for record in records:
@@ -107,6 +110,7 @@ class Projector:
             if moved != "UPDATE 1":
                 raise CheckpointMoved("another api replica leads the projection now")
             await connection.execute("SELECT pg_notify($1, $2)", CHANNEL, str(last))
+            committing_ns = time.time_ns()
         for sim_id in sim_ids_in(records):
             if sim_id in batch.sims:
                 self._remember(batch.sims[sim_id])
@@ -115,6 +119,10 @@ class Projector:
         self.facts_projected += len(records)
         self.position = last
         self._gate.advance(last)
+        ended_ns = time.time_ns()
+        PROJECTION_DELAY.observe(max(0.0, ended_ns / 1e9 - records[0].fact.occurred_at.timestamp()))
+        if telemetry.exports_spans():
+            spans.record(records, started_ns=started_ns, committing_ns=committing_ns, ended_ns=ended_ns)
         return last
 
     def remembered(self, sim_id: str, *, at_least: int = 0) -> Sim | None:

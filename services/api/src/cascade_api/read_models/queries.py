@@ -210,6 +210,12 @@ async def kernel_counts(db: Reader, sim_ids: Sequence[str]) -> dict[str, int]:
     return {row["sim_id"]: row["done"] for row in rows}
 
 
+async def sims_by_state(db: Reader) -> dict[str, int]:
+    """How many sims are in each state; states without any are left out. Answered by an index."""
+    rows = await db.fetch("SELECT sim_state, count(*) AS sims FROM sim_view GROUP BY sim_state")
+    return {row["sim_state"]: row["sims"] for row in rows}
+
+
 async def sims_by_id(db: Reader, sim_ids: Sequence[str]) -> list[Sim]:
     """The given sims that exist, in no particular order."""
     rows = await db.fetch("SELECT state FROM sim_view WHERE sim_id = ANY($1::text[])", list(sim_ids))
