@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
@@ -464,3 +465,51 @@ async def test_many_settled_traces_are_looked_at_in_turn(
     assert bench.trace("t59").has_step_timeline
     assert store.calls["level"] == 3 * 26
     assert sum(1 for fact in log.facts if isinstance(fact, TraceObserved)) == 61
+
+
+class Shifting(MemoryBucket):
+    """A bucket that changes while it is listed: after each page, and before each read, the next change is made."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.changes: list[tuple[str, bytes | None]] = []
+
+    async def objects(self, prefix: str) -> AsyncIterator[list[ObjectInfo]]:
+        async for page in super().objects(prefix):
+            yield page
+            await self._change()
+
+    async def get(self, key: str, *, start: int = 0, end: int | None = None) -> bytes:
+        await self._change()
+        return await super().get(key, start=start, end=end)
+
+    async def _change(self) -> None:
+        if self.changes:
+            key, body = self.changes.pop(0)
+            await (self.delete([key]) if body is None else self.put(key, body))
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        [("metadata.json", None)],
+        [("metadata.json", b'{"model": "other"')],
+        [("metadata.json", None), ("metadata.json", b'{"model": "m2"}')],
+        [("traces/kernelslist.g", None), ("real_timing.json", b"[")],
+        [("traces/kernel-2.traceg", b"late"), ("metadata.json", None)],
+        [("real_timing.json", None), ("traces/kernelslist.g", None), ("metadata.json", None)],
+    ],
+)
+async def test_a_bucket_that_changes_during_a_scan_is_seen_right_in_the_end(
+    log: MemoryLog, tmp_path: Path, changes: list[tuple[str, bytes | None]]
+) -> None:
+    store = Shifting()
+    bench = Bench(log, store, tmp_path, command="")
+    await bench.put(T, {**READY, "real_timing.json": TIMING})
+    store.changes = [(key_of(T, path), body) for path, body in changes]
+    await bench.scan()
+    assert bench.trace(T).state is TraceState.UPLOADING
+    await bench.scan(2)
+    await bench.put(T, READY)
+    await bench.scan(3)
+    assert (bench.trace(T).state, bench.trace(T).text("model")) == (TraceState.READY, "m")

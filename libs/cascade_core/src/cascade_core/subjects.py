@@ -38,6 +38,12 @@ ALL_SCENARIOS = f"{ROOT}.scenario.>"
 ALL_SCENARIO_REQUESTS = f"{ROOT}.scenario.*.requested"
 
 
+def is_family(subject_filter: str) -> bool:
+    """Whether a filter is everything of one kind, such as `ALL_LOGS`."""
+    tokens = subject_filter.removeprefix(ROOT + ".").split(".")
+    return len(tokens) == 2 and tokens[0] not in ("*", ">") and tokens[1] == ">"
+
+
 def subject_of(fact: AnyFact, *, liveness: bool = False) -> str:
     """Where `fact` is stored. `liveness` marks a heartbeat that only repeats the sim's state."""
     name = fact_type(fact).split(".", 1)[1]
@@ -86,14 +92,8 @@ def trace_filter(trace_id: str) -> str:
 
 
 def run_filters(run_id: str) -> list[str]:
-    """Every fact about one run, its sims, logs and kernels."""
-    return [
-        f"{ROOT}.run.{run_id}.>",
-        f"{ROOT}.sim.{run_id}.>",
-        f"{ROOT}.beat.{run_id}.>",
-        f"{ROOT}.log.{run_id}.>",
-        f"{ROOT}.kernel.{run_id}.>",
-    ]
+    """Every fact about one run, its sims, logs and kernels. One filter: several cost the server more a message."""
+    return [f"{ROOT}.*.{run_id}.>"]
 
 
 def sim_filters(run_id: str, sim_id: str) -> list[str]:

