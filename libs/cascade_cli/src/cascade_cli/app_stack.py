@@ -30,6 +30,10 @@ _PASSED_ON = (
     "OTEL_TRACES_SAMPLER", "OTEL_TRACES_SAMPLER_ARG",
     "CASCADE_TOKENIZER_DIR",
 )  # fmt: skip
+# What the launcher's backends and their clients read; `cascade serve` has no flags for it.
+_BACKEND_VARIABLES = (
+    "CASCADE_K8S_", "CASCADE_SAIL_", "CASCADE_MODAL_", "CASCADE_LAUNCH_TIMEOUT_S", "SAIL_", "MODAL_", "KUBE",
+)  # fmt: skip
 # The order of an orderly stop: no new work, no sims, then the readers, the gateway last.
 STOP_ORDER = ("samples", "ingest", "launcher", "parser", "requestsim", "api")
 # In this order, each on the port after the one before. The gateway shows its own at `/api/metrics`.
@@ -180,9 +184,7 @@ def environment_of(name: str, settings: ServeSettings, stack: EmbeddedStack) -> 
             "CASCADE_PUBLIC_URL": public_url(settings),
             "CASCADE_HEARTBEAT_TIMEOUT_S": str(settings.heartbeat_timeout_s),
         }
-        environment |= {
-            key: value for key, value in os.environ.items() if key.startswith(("SAIL_", "MODAL_", "KUBE"))
-        }
+        environment |= {key: value for key, value in os.environ.items() if key.startswith(_BACKEND_VARIABLES)}
     if name == "ingest" and settings.postprocess_cmd is not None:
         environment["CASCADE_POSTPROCESS_CMD"] = settings.postprocess_cmd
     return environment
