@@ -2,9 +2,10 @@
 
 import re
 
+from cascade_cli.testing_serve import Server
 from playwright.async_api import expect
 
-from tests.browser.conftest import OpenPage, Server
+from tests.browser.conftest import OpenPage
 
 
 async def test_a_refused_token_says_so_and_the_right_one_opens_the_wanted_page(

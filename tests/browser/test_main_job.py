@@ -6,9 +6,10 @@ import shlex
 import sys
 
 from cascade_cli import bundled
+from cascade_cli.testing_serve import Server
 from playwright.async_api import Page, expect
 
-from tests.browser.conftest import OpenPage, Server
+from tests.browser.conftest import OpenPage
 
 ENDS_WITHIN_MS = 60_000
 

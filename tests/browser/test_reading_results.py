@@ -4,9 +4,10 @@ import asyncio
 import json
 import re
 
+from cascade_cli.testing_serve import Server
 from playwright.async_api import Page, Route, expect
 
-from tests.browser.conftest import SAMPLE_RUN, OpenPage, Server
+from tests.browser.conftest import SAMPLE_RUN, OpenPage
 
 # Stands for ui.perfetto.dev: answers PING, keeps what it is handed.
 PERFETTO_STUB = """<!doctype html><title>Stub</title><script>

@@ -2,9 +2,10 @@
 
 import re
 
+from cascade_cli.testing_serve import Server
 from playwright.async_api import expect
 
-from tests.browser.conftest import SAMPLE_RUN, OpenPage, Server
+from tests.browser.conftest import SAMPLE_RUN, OpenPage
 
 H100 = "sample__facebook_opt-125m__h100-e2e"
 

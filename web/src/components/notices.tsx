@@ -8,7 +8,7 @@ export function Notices({ notices }: { notices: readonly Notice[] }) {
   return (
     <>
       {notices.map((notice) => (
-        <Banner key={notice.kind} tone={TONE[notice.kind]} title={notice.title} testid={`notice-${notice.kind}`}>
+        <Banner key={notice.title} tone={TONE[notice.kind]} title={notice.title} testid={`notice-${notice.kind}`}>
           <p>{notice.text}</p>
           {notice.signs.length > 0 && (
             <ul>

@@ -12,6 +12,8 @@ describe("readable kernel names", () => {
     ["_ZN2at6native29vectorized_elementwise_kernelILi8ENS0_15CUDAFunctor_addIN3c104HalfEEESt5arrayIPcLm3EEEEviT0_T1_", "at::native::vectorized_elementwise_kernel", "CUDAFunctor_add"],
     ["_ZN8cublasLt19splitKreduce_kernelILi32ELi16Eif6__halffS1_Lb0EfS1_S1_Lb1ELb1ELb0ELb0EEEvNS_18cublasSplitKParamsIT4_EEPKT2_", "cublasLt::splitKreduce_kernel", ""],
     ["_ZN2at6native54_GLOBAL__N__d8ceb000_21_DistributionNormal_cu_0c5b6e8543distribution_elementwise_grid_stride_kernelIfLi4EEEvlNS_15PhiloxCudaStateE", "at::native::distribution_elementwise_grid_stride_kernel", ""],
+    ["_ZN2at6native48_GLOBAL__N__Indexing_cu21indexSelectSmallIndexIN3c104HalfEljLi2EEEvT_", "at::native::indexSelectSmallIndex", ""],
+    ["_ZN2at6native53_GLOBAL__N__layer_norm_kernel_cu28vectorized_layer_norm_kernelIN3c104HalfEfLb0EEEviT0_PKT_", "at::native::vectorized_layer_norm_kernel", ""],
     ["_ZN5flash32prepare_varlen_num_blocks_kernelEiiiPKiS1_S1_S1_S1_S1_iiiiiN7cutlass10FastDivmodES3_PiS4_S4_S4_b", "flash::prepare_varlen_num_blocks_kernel", ""],
     ["_ZN3foo6kernelIZZNS_3runEvENKUlvE_clEvEUlfE_EEvT_", "foo::kernel", ""],
     ["_ZN2at6native29vectorized_elementwise_kernelILi4EZZZNS0_swigluEvENKUlvE_clEvEUlfE_EEviT0_T1_", "at::native::vectorized_elementwise_kernel", ""],

@@ -140,8 +140,15 @@ class NameReader {
     const length = Number(this.text.slice(start, this.at));
     if (start === this.at || length === 0 || this.at + length > this.text.length) throw new Unreadable();
     const name = this.text.slice(this.at, this.at + length);
+    if (name.startsWith("_GLOBAL__N")) {
+      // Traces are published with the file's hash cut out of this component, and its length as it was: then a name
+      // with a length of its own begins inside.
+      const shortened = /^_GLOBAL__N_\w*?_cu(?=\d+[A-Za-z_]\w)/.exec(this.text.slice(this.at));
+      this.at += shortened !== null && shortened[0].length < length ? shortened[0].length : length;
+      return "(anonymous)";
+    }
     this.at += length;
-    return name.startsWith("_GLOBAL__N") ? "(anonymous)" : name;
+    return name;
   }
 
   private nested(): string[] {

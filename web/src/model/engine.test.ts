@@ -1,6 +1,6 @@
 import { describe, expect, test } from "vitest";
 import type { SimSummary, TraceSummary } from "../api/types";
-import { noticesFor, timeWord } from "./engine";
+import { mergedNotices, noticesFor, timeWord, timeWordOf } from "./engine";
 import { toSim, toTrace } from "./entities";
 import { wireSim, wireTrace } from "./testing";
 
@@ -34,6 +34,7 @@ describe("where the numbers come from", () => {
   test("a real simulation needs no notice", () => expect(kinds({ sims: [{ ...DONE, engine: "accel-sim" }], kernels: OPT })).toEqual([]));
   test("a bundled sample says that it was reconstructed", () => expect(kinds({ run: { sample: true }, trace: { sample: true } })).toEqual(["sample"]));
   test("a fresh run of a sample is both", () => expect(kinds({ run: { replay: true }, trace: { sample: true }, sims: [{ engine: "replay" }] })).toEqual(["sample", "replay"]));
+  test("the bundled run's own recorded results need no second notice", () => expect(kinds({ run: { sample: true }, trace: { sample: true }, sims: [{ engine: "replay" }] })).toEqual(["sample"]));
   test("a replaying engine is named", () => expect(notices({ sims: [{ engine: "replay" }, { engine: "accel-sim" }] })[0]?.text).toContain("1 of 2 sims"));
   test("an estimate is named", () => expect(kinds({ sims: [{ engine: "estimate" }] })).toEqual(["estimate"]));
   test("a declared engine is believed, whatever the signs", () => expect(kinds({ sims: [{ ...DONE, engine: "accel-sim", kernels_done: 6 }], kernels: BABELSTREAM, traceKernels: ["_Z3foov"] })).toEqual([]));
@@ -61,4 +62,19 @@ test("a time is called simulated only where it was", () => {
   expect(timeWord(["estimate"])).toBe("estimated");
   expect(timeWord(["replay"])).toBe("replayed");
   expect(timeWord(["estimate", "accel-sim"])).toBe("mixed");
+});
+
+test("a sim without a kernel has no time, and so no word in it", () => {
+  const sims = [wireSim({ engine: "replay", kernels_done: 2 }), wireSim({ engine: null, kernels_done: 0 })].map(toSim);
+  expect(timeWordOf(sims)).toBe("replayed");
+});
+
+test("what holds for several compared runs is said once", () => {
+  const sample = { kind: "sample", title: "Reconstructed sample", text: "Same words.", signs: [] } as const;
+  const estimate = { kind: "estimate", title: "Estimated", text: "Other words.", signs: [] } as const;
+  const merged = mergedNotices([
+    { letter: "A", notices: [sample, estimate] },
+    { letter: "B", notices: [sample] },
+  ]);
+  expect(merged.map((notice) => notice.title)).toEqual(["A, B: Reconstructed sample", "A: Estimated"]);
 });

@@ -49,7 +49,8 @@ export function noticesFor(evidence: Evidence): Notice[] {
   const count = (engine: Engine) => sims.filter((sim) => sim.engine === engine).length;
   const of = (n: number) => (n === sims.length ? "Every sim" : `${n} of ${sims.length} sims`);
   const replays = count("replay");
-  if (run.replay || replays > 0) {
+  // The bundled run's own results are recorded ones of its own trace: the first notice says so.
+  if (run.replay || (replays > 0 && !(run.sample && trace.sample))) {
     notices.push({
       kind: "replay",
       title: "Replayed log",
@@ -106,6 +107,12 @@ export function standInSigns({ trace, sims, kernelNames, traceKernelNames }: Evi
 /** How a time of these sims is called: never "simulated" where nothing was. */
 export type TimeWord = "simulated" | "estimated" | "replayed" | "mixed";
 
+/** The word for the times of these sims. Only a sim with a finished kernel has any, and only such a one counts. */
+export function timeWordOf(sims: readonly Sim[]): TimeWord {
+  const telling = sims.filter((sim) => sim.kernelsDone > 0);
+  return timeWord((telling.length > 0 ? telling : sims).map((sim) => sim.engine));
+}
+
 export function timeWord(engines: Iterable<Engine>): TimeWord {
   const words = new Set<TimeWord>();
   for (const engine of engines) words.add(engine === "estimate" ? "estimated" : engine === "replay" ? "replayed" : "simulated");
@@ -119,3 +126,17 @@ export const ENGINE_LABEL: Record<Engine, string> = {
   estimate: "estimated",
   unknown: "",
 };
+
+/** The notices of several runs, each told once with the letters of the runs that it concerns. */
+export function mergedNotices(runs: ReadonlyArray<{ readonly letter: string; readonly notices: readonly Notice[] }>): Notice[] {
+  const merged = new Map<string, { letters: string[]; notice: Notice }>();
+  for (const { letter, notices } of runs) {
+    for (const notice of notices) {
+      const key = JSON.stringify(notice);
+      const known = merged.get(key);
+      if (known === undefined) merged.set(key, { letters: [letter], notice });
+      else known.letters.push(letter);
+    }
+  }
+  return [...merged.values()].map(({ letters, notice }) => ({ ...notice, title: `${letters.join(", ")}: ${notice.title}` }));
+}

@@ -10,7 +10,7 @@ import { RequestTable } from "../components/request-table";
 import type { ComparedRun } from "../model/compare-runs";
 import { compareColumns, differentTraces, groupBySim, sharedReal } from "../model/compare-runs";
 import { buildTable } from "../model/comparison";
-import { noticesFor } from "../model/engine";
+import { mergedNotices, noticesFor } from "../model/engine";
 import type { Run } from "../model/entities";
 import { toKernel, toRun, toRunDetail } from "../model/entities";
 import { letterOf } from "../model/labels";
@@ -178,7 +178,6 @@ function CompareNotices({ runs }: { runs: readonly ComparedRun[] }) {
   const named = useMemo(
     () =>
       runs.map(({ run, kernels }, at) => ({
-        id: run.id,
         letter: letterOf(at),
         notices: noticesFor({
           run,
@@ -190,13 +189,7 @@ function CompareNotices({ runs }: { runs: readonly ComparedRun[] }) {
       })),
     [runs],
   );
-  return (
-    <>
-      {named.map(({ id, letter, notices }) => (
-        <Notices key={id} notices={notices.map((notice) => ({ ...notice, title: runs.length > 1 ? `${letter}: ${notice.title}` : notice.title }))} />
-      ))}
-    </>
-  );
+  return <Notices notices={runs.length > 1 ? mergedNotices(named) : (named[0]?.notices ?? [])} />;
 }
 
 /** About 4 MB a sim: runs with more successful sims show their step timing on their own page. */

@@ -73,11 +73,11 @@ function RunTable({ runs, chosen, toggle }: { runs: readonly Run[]; chosen: Read
           <tbody>
             {runs.map((run) => (
               <tr key={run.id} data-testid="run-row">
-                <td>
+                <td class="pick-cell">
                   <input type="checkbox" aria-label={`Compare ${run.id}`} checked={chosen.has(run.id)} onChange={() => toggle(run.id)} />
                 </td>
                 <td class="main-cell">
-                  <a href={pathOf({ view: "run", runId: run.id })} class="strong nowrap">
+                  <a href={pathOf({ view: "run", runId: run.id })} class="strong break">
                     {run.id}
                   </a>
                 </td>
@@ -98,11 +98,13 @@ function RunTable({ runs, chosen, toggle }: { runs: readonly Run[]; chosen: Read
                   </a>
                 </td>
                 <td data-label="Configs" class="small">
+                  <div>
                   {run.entries.map((entry) => (
                     <div key={entry.gpu_config} class="nowrap">
                       {entry.gpu_config} <span class="muted">×{entry.count}</span>
                     </div>
                   ))}
+                  </div>
                 </td>
                 <td data-label="Started" class="num">
                   <Age at={run.createdAt} />

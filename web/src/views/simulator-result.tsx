@@ -39,9 +39,9 @@ export function ScenarioAnswer({ result, trace }: { result: ScenarioResult; trac
           </div>
         </section>
         <Provenance result={result} />
+        <Steps result={result} />
       </div>
       <Requests result={result} />
-      <Steps result={result} />
     </>
   );
 }

@@ -3,7 +3,7 @@ import { useMemo } from "preact/hooks";
 import { ColumnCards, ComparisonTable } from "../../components/comparison-table";
 import type { ColumnInput } from "../../model/comparison";
 import { buildTable } from "../../model/comparison";
-import { noticesFor, timeWord } from "../../model/engine";
+import { noticesFor, timeWordOf } from "../../model/engine";
 import type { LiveRun } from "../../model/run-state";
 import type { RunStore } from "../../state/live-run";
 import { useRealTiming, useThrottled } from "../../state/run-hooks";
@@ -48,7 +48,7 @@ export function columnsOf(live: LiveRun): ColumnInput[] {
   return configs.map((config) => ({
     key: `${live.run.id} ${config}`,
     label: config,
-    word: timeWord([...live.sims.values()].filter((sim) => sim.config === config).map((sim) => sim.engine)),
+    word: timeWordOf([...live.sims.values()].filter((sim) => sim.config === config)),
     replicas: live.simIds.flatMap((id) => {
       const sim = live.sims.get(id);
       if (sim === undefined || sim.config !== config) return [];

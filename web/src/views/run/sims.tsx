@@ -148,7 +148,7 @@ function SimCard({ sim: own, selected }: { sim: Signal<Sim>; selected: boolean }
         </span>
       </div>
       <Meter done={sim.kernelsDone} total={sim.kernelsTotal} state={sim.state} />
-      <div class="one-line small">{sim.error !== null ? <span class="problem">{sim.error}</span> : sim.currentKernel === null ? <span class="muted">no kernel yet</span> : <KernelName name={sim.currentKernel} />}</div>
+      <div class="one-line small">{sim.error !== null ? <span class="problem">{sim.error}</span> : sim.currentKernel === null ? <span class="muted">{sim.kernelsDone > 0 ? MISSING : "no kernel yet"}</span> : <KernelName name={sim.currentKernel} />}</div>
       <dl class="metrics">
         <Metric name="Cycles" value={formatCount(sim.latest.gpu_tot_sim_cycle)} exact={formatExact(sim.latest.gpu_tot_sim_cycle)} />
         <Metric name="IPC" value={sim.latest.gpu_tot_ipc === null ? MISSING : significant(sim.latest.gpu_tot_ipc)} exact={formatExact(sim.latest.gpu_tot_ipc)} />
