@@ -20,7 +20,9 @@ test *args:
 demo:
     uv run cascade demo
 
-# Write the files that are made from code: the sync client and the files for agents.
+# Write the files that are made from code: the sync client, the documentation's generated parts, the files for agents.
 generate:
     uv run python scripts/build_sync_client.py
+    uv run python -m cascade_core.events_page > docs/events.md
+    uv run python scripts/build_docs_reference.py
     uv run python scripts/build_agent_files.py

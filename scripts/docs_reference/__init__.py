@@ -1,0 +1,1 @@
+"""What the documentation takes from code: tables, diagrams and examples, one function a generated part."""
