@@ -128,6 +128,7 @@ async def test_a_stop_without_the_log_still_ends_the_sims_and_the_next_launcher_
     launcher = await launchers.start(simulator.command("wait"))
     await log.append(run_requested())
     (sim,) = await until(log, lambda sims: bool(sims) and sims[0].launcher_ref is not None)
+    await eventually(lambda: simulator.is_up(sim.sim_id))
     await fresh_nats.stop()
     launcher.send_signal(signal.SIGTERM)
     await asyncio.wait_for(launcher.wait(), 12)
