@@ -1,7 +1,10 @@
 """One log being read, without any log to tell it to."""
 
 import pytest
+from cascade_accelsim.log import KernelBlock
+from cascade_core import facts
 from cascade_core.kernels.facts import KernelFinished
+from cascade_core.sims.facts import SimProgressed
 from cascade_core.testing.builders import RUN, SIM, at
 from cascade_parser.reading import LogReading
 from cascade_parser.shares import PARTITIONS, fair_share, partition_of
@@ -58,6 +61,52 @@ def test_an_empty_log_has_no_kernels_and_no_numbers() -> None:
         "gpu_tot_ipc": None,
         "sim_rate_ips": None,
     }
+
+
+ODD_VALUES = [
+    "9" * 5000,
+    "1" * 310,
+    "1e400",
+    "-1",
+    "nan",
+    "-inf",
+    "",
+    "\x00",
+    "1_000",
+    "\u0663",
+    "0x10",
+    "12 34",
+]
+KEYS = ["kernel_name", "kernel_launch_uid", "gpu_sim_cycle", "gpu_sim_insn", "gpu_ipc", "gpu_tot_sim_cycle",
+        "gpgpu_simulation_rate", "L2_BW"]  # fmt: skip
+
+
+@pytest.mark.parametrize("key", KEYS)
+@pytest.mark.parametrize("value", ODD_VALUES, ids=lambda value: repr(value[:8]))
+def test_odd_values_make_facts_that_can_be_stored(three_kernels: list[str], key: str, value: str) -> None:
+    lines = [f"{key} = {value}" if line.startswith(key) else line for line in three_kernels]
+    reading, kernels = read_whole(lines, 20)
+    assert reading.parked is None
+    assert len(kernels) == 3
+    told: list[KernelFinished | SimProgressed] = [*kernels, reading.progress(at(9))]
+    for fact in told:
+        assert facts.decode(facts.encode(fact)) == fact
+
+
+def test_a_log_that_cannot_be_read_is_parked_and_ends_like_any_other(
+    three_kernels: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    reading = LogReading(RUN, SIM)
+    assert len(reading.read(three_kernels[:70], at(1))) == 1
+
+    def broken(_lines: list[str]) -> list[KernelBlock]:
+        raise ValueError("a bug")
+
+    monkeypatch.setattr(reading._parser, "feed", broken)
+    assert reading.read(three_kernels[70:], at(2)) == []
+    assert reading.finish(at(3)) == []
+    assert reading.parked == "ValueError: a bug"
+    assert (reading.progress(at(3)).kernels_done, reading.progress(at(3)).final) == (1, True)
 
 
 def test_partitions_stay_where_they_are_for_ever() -> None:

@@ -294,6 +294,8 @@ class ParserReactor:
         for live in read:
             if live.reading is None:
                 continue  # lost meanwhile; its next reader tells
+            if live.reading.finished and live.reading.parked is not None:
+                _logger.error("log was not read to its end", sim_id=live.sim.sim_id, why=live.reading.parked)
             progress = live.reading.progress(now)
             if progress.final or progress.through_seq > live.sim.through_seq:
                 event_id = f"progress:{progress.sim_id}:{progress.through_seq}:{int(progress.final)}"

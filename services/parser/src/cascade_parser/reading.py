@@ -1,5 +1,6 @@
 """One sim's log being read: chunks in, kernel and progress facts out. Pure; the reactor fetches and appends."""
 
+from collections.abc import Callable
 from datetime import datetime
 
 from cascade_accelsim.log import KernelBlock, LogParser
@@ -22,15 +23,17 @@ class LogReading:
         self._parser = LogParser()
         self._kernels_told = kernels_told
         self.finished = False
+        self.parked: str | None = None
+        """Why nothing more is read: a line that the parser or a fact could not take. No log has done that yet."""
 
     def read(self, lines: list[str], now: datetime) -> list[KernelFinished]:
         """The kernels that these lines finished and that were not told before."""
-        return self._new(self._parser.feed(lines), now)
+        return self._told(lambda: self._parser.feed(lines), now)
 
     def finish(self, now: datetime) -> list[KernelFinished]:
         """The sim has ended: a block still open is closed."""
         self.finished = True
-        return self._new(self._parser.finish(), now)
+        return self._told(self._parser.finish, now)
 
     def progress(self, now: datetime) -> SimProgressed:
         """The whole progress as it stands."""
@@ -54,6 +57,16 @@ class LogReading:
             partial_kernel=progress.partial_kernel,
             final=self.finished,
         )
+
+    def _told(self, blocks: Callable[[], list[KernelBlock]], now: datetime) -> list[KernelFinished]:
+        if self.parked is not None:
+            return []
+        try:
+            return self._new(blocks(), now)
+        except ValueError as error:  # pydantic's among them
+            # One sim's log must not keep every other sim's waiting for ever.
+            self.parked = f"{type(error).__name__}: {error}"
+            return []
 
     def _new(self, blocks: list[KernelBlock], now: datetime) -> list[KernelFinished]:
         fresh = [block for block in blocks if block.index >= self._kernels_told]
