@@ -10,6 +10,11 @@ from cascade_cli.embedded.testing import (
     servers_dir,
 )
 from cascade_cli.testing import estimate_app, replay_app
+from hypothesis import settings
+
+# The machines that run this share their cores: a slow example says nothing of the code.
+settings.register_profile("cascade", deadline=None)
+settings.load_profile("cascade")
 
 __all__ = [
     "bucket",
