@@ -1,7 +1,7 @@
 """Running gateways on real servers: one shared by a module's tests, or the parts for one of a test's own."""
 
 import asyncio
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -66,6 +66,12 @@ def _parser(nats_url: str) -> Work:
         await serve_parser(ParserSettings(nats_url=nats_url), stop)
 
     return run
+
+
+@pytest.fixture
+def parser_on() -> Callable[[Servers], LoopThread]:
+    """Starts the real parser on a test's own servers, as a context manager."""
+    return lambda servers: LoopThread(_parser(servers.nats_url), name="parser")
 
 
 @pytest.fixture

@@ -20,7 +20,8 @@ from cascade_api.gateway import Gateway
 from cascade_api.live.hub import Hub
 from cascade_api.read_models import database
 from cascade_api.read_models.gate import ProjectionGate
-from cascade_api.read_models.projector import PROJECTED, Projector
+from cascade_api.read_models.projection import PROJECTED
+from cascade_api.read_models.projector import Projector
 from cascade_api.routes import (
     completions,
     downloads,
@@ -75,8 +76,8 @@ async def opened_gateway(settings: ApiSettings) -> AsyncIterator[Gateway]:
         log = JetStreamLog(client)
         gate = ProjectionGate()
         gate.expect(await log.newest(PROJECTED))
-        projector = Projector(pool, log, gate)
         views = database.Database(pool)
+        projector = Projector(views, log, gate)
         yield Gateway(
             settings=settings,
             token_check=TokenCheck(settings),

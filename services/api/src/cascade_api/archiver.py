@@ -4,18 +4,20 @@ Order matters: the object first, then the fact, then the purge. A crash in betwe
 """
 
 import asyncio
+import uuid
 from collections.abc import AsyncIterator
 
 import structlog
 import zstandard
 from cascade_core import subjects
 from cascade_core.errors import Unavailable
-from cascade_core.sims.facts import SimLogArchived
+from cascade_core.sims.facts import SimLogArchived, SimProgressed
 from cascade_core.sims.state import Sim, outcome_of
 
 from cascade_api.gateway import Gateway
 from cascade_api.log_text import as_text, stream_chunks
 from cascade_api.read_models import queries
+from cascade_api.read_models.projection import PROJECTED
 
 _logger = structlog.get_logger(__name__)
 
@@ -26,30 +28,43 @@ _LEVEL = 6
 
 async def run(gateway: Gateway) -> None:
     """Archive for ever, on the leading replica only."""
-    swept = False
+    ready = False
     while True:
         await asyncio.sleep(ROUND_EVERY_S)
         if not gateway.projector.leads:
-            swept = False
+            ready = False
             continue
         try:
-            if not swept:
-                await sweep(gateway)
-                swept = True
-            for sim in await queries.sims_to_archive(
-                gateway.database,
-                finished_before_s=gateway.settings.archive_after_s,
-                most=MOST_PER_ROUND,
-            ):
-                await archive(gateway, sim)
+            ready = ready or await _made_ready(gateway)
+            if ready:
+                await _round(gateway)
         except Unavailable as error:
             _logger.warning("archiving waits", reason=str(error))
 
 
+async def _made_ready(gateway: Gateway) -> bool:
+    """Whether the views know everything that an earlier leader archived; then its leftovers are purged."""
+    if gateway.gate.position < await gateway.log.newest(PROJECTED):
+        return False
+    await sweep(gateway)
+    return True
+
+
+async def _round(gateway: Gateway) -> None:
+    for sim in await queries.sims_to_archive(
+        gateway.database, finished_before_s=gateway.settings.archive_after_s, most=MOST_PER_ROUND
+    ):
+        await archive(gateway, sim)
+
+
 async def archive(gateway: Gateway, sim: Sim) -> None:
-    """Store one ended sim's log in the bucket and purge it from the stream."""
+    """Store one ended sim's log in the bucket and purge it from the stream.
+
+    Raises ChunkGone, before anything is stored, if the stream does not hold all of it: somebody else archived it.
+    """
     counts = _Counts()
-    key = f"logs/{sim.run_id}/{sim.sim_id}.log.zst"
+    # A name of its own: whoever archives the same log again must not write over what the first one stored.
+    key = f"logs/{sim.run_id}/{sim.sim_id}-{uuid.uuid4().hex[:8]}.log.zst"
     await gateway.internal_bucket.put_stream(
         key, _compressed(gateway, sim, counts), content_type="application/zstd"
     )
@@ -67,7 +82,7 @@ async def archive(gateway: Gateway, sim: Sim) -> None:
             outcome=outcome_of(sim),
         )
     )
-    await _purge(gateway, sim.run_id, sim.sim_id)
+    await _purge(gateway, await gateway.sims.current(sim.sim_id))
     _logger.info("log archived", run_id=sim.run_id, sim_id=sim.sim_id, bytes=counts.bytes)
 
 
@@ -78,15 +93,21 @@ async def sweep(gateway: Gateway) -> None:
         if ids is None:
             continue
         found = await queries.sims_by_id(gateway.database, [ids[1]])
-        if found and found[0].archive_key is not None:
-            await _purge(gateway, *ids)
+        if found:
+            await _purge(gateway, found[0])
 
 
-async def _purge(gateway: Gateway, run_id: str, sim_id: str) -> None:
-    await gateway.log.purge(subjects.log_of(run_id, sim_id))
-    await gateway.log.purge(subjects.beats_of(run_id, sim_id))
-    # Each progress fact holds the whole progress; a rebuild needs only the newest.
-    await gateway.log.purge(subjects.sim_fact(run_id, sim_id, "progressed"), keep=1)
+async def _purge(gateway: Gateway, sim: Sim) -> None:
+    if sim.archive_key is None:
+        return
+    await gateway.log.purge(subjects.log_of(sim.run_id, sim.sim_id))
+    await gateway.log.purge(subjects.beats_of(sim.run_id, sim.sim_id))
+    # Each progress fact holds the whole progress; a rebuild needs only the last word. A parser that was replaced may
+    # have said something after it, which the fold set aside; then all of them stay.
+    told = subjects.sim_fact(sim.run_id, sim.sim_id, "progressed")
+    newest = await gateway.log.last(told)
+    if newest is not None and isinstance(newest.fact, SimProgressed) and newest.fact.final:
+        await gateway.log.purge(told, keep=1)
 
 
 class _Counts:

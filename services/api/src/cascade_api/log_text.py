@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import AsyncIterator
 
 import zstandard
+from cascade_core.errors import Unavailable
 from cascade_core.logs.facts import LogAppended
 from cascade_core.sims.state import Sim
 
@@ -14,32 +15,45 @@ FETCH_AT_ONCE = 32
 """Chunks fetched from the stream at a time; bounds what one download holds in memory."""
 
 
+class ChunkGone(Unavailable):
+    """A chunk that the views know is not in the stream: the log was archived, by this replica or another one."""
+
+
 async def log_text(gateway: Gateway, sim: Sim) -> AsyncIterator[bytes]:
-    """Every line in `seq` order, each ended by one newline."""
+    """Every line in `seq` order, each ended by one newline. Raises Unavailable."""
+    sent = 0
     if sim.archive_key is None:
-        async for piece in stream_text(gateway, sim.sim_id):
-            yield piece
-    else:
-        async for piece in _archived_text(gateway, sim.archive_key):
-            yield piece
-
-
-async def stream_text(gateway: Gateway, sim_id: str) -> AsyncIterator[bytes]:
-    """The log as the stream holds it now."""
-    async for lines in stream_chunks(gateway, sim_id):
-        yield as_text(lines)
+        try:
+            async for lines in stream_chunks(gateway, sim.sim_id):
+                text = as_text(lines)
+                sent += len(text)
+                yield text
+        except ChunkGone:
+            sim = await queries.sim(await gateway.fresh(), sim.sim_id)
+            if sim.archive_key is None:
+                raise
+        else:
+            return
+    assert sim.archive_key is not None
+    async for piece in _archived_text(gateway, sim.archive_key):
+        # It was archived while it was sent: the archive begins with the same text.
+        left_out = min(sent, len(piece))
+        sent -= left_out
+        if left_out < len(piece):
+            yield piece[left_out:]
 
 
 async def stream_chunks(gateway: Gateway, sim_id: str) -> AsyncIterator[list[str]]:
-    """The lines of each chunk in `seq` order, as the stream holds them now."""
+    """The lines of each chunk in `seq` order, as the stream holds them now. Raises ChunkGone, LogUnavailable."""
     positions = await queries.log_positions(gateway.database, sim_id)
     for start in range(0, len(positions), FETCH_AT_ONCE):
         records = await asyncio.gather(
             *(gateway.log.at(position) for position in positions[start : start + FETCH_AT_ONCE])
         )
         for record in records:
-            if record is not None and isinstance(record.fact, LogAppended):
-                yield record.fact.lines
+            if record is None or not isinstance(record.fact, LogAppended):
+                raise ChunkGone(f"the log of {sim_id} is being moved; try again in a moment")
+            yield record.fact.lines
 
 
 def as_text(lines: list[str]) -> bytes:

@@ -1,5 +1,6 @@
 """What one batch of facts changes: folded states and rows to write. Plain bookkeeping, no SQL, no I/O."""
 
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from datetime import datetime
 
@@ -120,7 +121,8 @@ class Batch:
                 if sim_state.accepts_chunk(sim, fact):
                     self.chunks.setdefault((fact.sim_id, fact.seq), position)
             case SimLogArchived():
-                self.archived.add(fact.sim_id)
+                if sim_state.apply(sim, fact).archive_key is not None:
+                    self.archived.add(fact.sim_id)
             case SimOutputStored():
                 stored = self.files.get((fact.sim_id, fact.name))
                 if stored is None or fact.occurred_at >= stored.created_at:
@@ -155,7 +157,7 @@ class Batch:
                 fact.kernel_name.replace("\x00", "\ufffd"),
                 stat.sim_time_ns,
                 stat.model_dump_json(exclude={"stats"}).encode(),
-                codec.compress_json(fact.stats),
+                codec.compress_stats(fact.stats),
             ),
         )
 
@@ -174,18 +176,18 @@ class Batch:
             self.changed_sims.add(sim_id)
 
 
-def sim_ids_in(records: list[Recorded[AnyFact]]) -> set[str]:
+def sim_ids_in(records: Iterable[Recorded[AnyFact]]) -> set[str]:
     """The sims that a batch speaks of by id."""
     return {record.fact.sim_id for record in records if isinstance(record.fact, SimFact)}
 
 
-def run_ids_in(records: list[Recorded[AnyFact]]) -> set[str]:
+def run_ids_in(records: Iterable[Recorded[AnyFact]]) -> set[str]:
     """The runs whose every sim a batch may change, or that it may create."""
     return {
         record.fact.run_id for record in records if isinstance(record.fact, RunRequested | RunCancelRequested)
     }
 
 
-def trace_tokens_in(records: list[Recorded[AnyFact]]) -> set[str]:
+def trace_tokens_in(records: Iterable[Recorded[AnyFact]]) -> set[str]:
     """The traces that a batch speaks of."""
     return {trace_token(record.fact.trace_id) for record in records if isinstance(record.fact, TraceFact)}

@@ -1,7 +1,9 @@
 """Rows and states: each document's writer beside its reader."""
 
+from collections.abc import Mapping
 from typing import Any
 
+import orjson
 import zstandard
 from cascade_core.runs.state import Run
 from cascade_core.sims.state import Sim
@@ -13,6 +15,9 @@ _SIM: TypeAdapter[Sim] = TypeAdapter(Sim)
 _RUN: TypeAdapter[Run] = TypeAdapter(Run)
 _TRACE: TypeAdapter[Trace] = TypeAdapter(Trace)
 _LEVEL = 3
+# Made once: making one costs more than a small document. The gateway compresses on its event loop only.
+_COMPRESSOR = zstandard.ZstdCompressor(level=_LEVEL)
+_DECOMPRESSOR = zstandard.ZstdDecompressor()
 _LARGEST_DOCUMENT_BYTES = 1 << 31
 
 
@@ -48,12 +53,17 @@ def decode_trace(document: bytes) -> Trace:
 
 def compress(document: bytes) -> bytes:
     """zstd, with the size in the frame."""
-    return zstandard.ZstdCompressor(level=_LEVEL).compress(document)
+    return _COMPRESSOR.compress(document)
 
 
 def decompress(document: bytes) -> bytes:
     """The inverse of `compress`."""
-    return zstandard.ZstdDecompressor().decompress(document, max_output_size=_LARGEST_DOCUMENT_BYTES)
+    return _DECOMPRESSOR.decompress(document, max_output_size=_LARGEST_DOCUMENT_BYTES)
+
+
+def compress_stats(stats: Mapping[str, float | str]) -> bytes:
+    """A kernel's stats as zstd JSON. Floats and text only, so the fastest writer will do."""
+    return compress(orjson.dumps(stats))
 
 
 def compress_json(value: Any) -> bytes:

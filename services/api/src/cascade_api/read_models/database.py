@@ -27,6 +27,15 @@ CONNECT_TIMEOUT_S = 5.0
 COMMAND_TIMEOUT_S = 15.0
 ACQUIRE_TIMEOUT_S = 5.0
 """Of a connection from the pool, the wait for one that is in use included."""
+SESSION_SETTINGS = {
+    "application_name": "cascade-api",
+    # The views can be made again from the log, and their checkpoint moves with them: a crash of the server may take
+    # back the last moments of both. Waiting for the disk with every batch buys nothing.
+    "synchronous_commit": "off",
+    # A replica that is cut off or stopped must not hold up the others with a transaction that it left open.
+    "idle_in_transaction_session_timeout": "20000",
+    "jit": "off",
+}
 VIEW_TABLES = (
     "trace_view",
     "run_view",
@@ -129,6 +138,7 @@ async def opened(url: str) -> AsyncIterator["Pool"]:
             max_size=POOL_MAX,
             timeout=CONNECT_TIMEOUT_S,
             command_timeout=COMMAND_TIMEOUT_S,
+            server_settings=SESSION_SETTINGS,
         )
     except PASSING_ERRORS as error:
         raise DatabaseUnavailable(
@@ -163,12 +173,13 @@ async def migrate(pool: "Pool") -> list[str]:
             # Another replica may be migrating; it is waited for however long that takes.
             await connection.execute("SELECT pg_advisory_lock($1)", MIGRATION_LOCK, timeout=None)
             try:
-                return await _migrate(connection)
+                return await apply_migrations(connection)
             finally:
                 await connection.execute("SELECT pg_advisory_unlock($1)", MIGRATION_LOCK)
 
 
-async def _migrate(connection: "Connection") -> list[str]:
+async def apply_migrations(connection: "Connection") -> list[str]:
+    """Apply what the connection's schema lacks, without the lock."""
     await connection.execute(
         "CREATE TABLE IF NOT EXISTS schema_migration"
         " (name text PRIMARY KEY, applied_at timestamptz NOT NULL DEFAULT now())"
@@ -190,10 +201,3 @@ async def _migrate(connection: "Connection") -> list[str]:
         applied.append(name)
         _logger.info("migrated", migration=name)
     return applied
-
-
-async def clear_views(pool: "Pool") -> None:
-    """Empty every view and start the projection over."""
-    async with pool.acquire() as connection, connection.transaction():
-        await connection.execute(f"TRUNCATE {', '.join(VIEW_TABLES)}")
-        await connection.execute("UPDATE projection_checkpoint SET position = 0 WHERE projection = 'views'")

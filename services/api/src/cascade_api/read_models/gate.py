@@ -14,10 +14,12 @@ import structlog
 from cascade_core.errors import Unavailable
 
 from cascade_api.read_models.database import PASSING_ERRORS
+from cascade_api.read_models.writes import CHECKPOINT
 
 _logger = structlog.get_logger(__name__)
 
 CHANNEL = "cascade_projected"
+"""`writes.MOVE_CHECKPOINT` announces on it."""
 WAIT_S = 5.0
 RECONNECT_S = 0.5
 LIVENESS_CHECK_S = 2.0
@@ -59,8 +61,9 @@ class ProjectionGate:
         """Whether the views lack something that readers must see, so that "not found" may be untrue."""
         return self.position < self.expected
 
-    def restart(self, position: int) -> None:
-        """The views were thrown away and hold only what is up to `position`."""
+    def _went_back(self, position: int) -> None:
+        # A crash of the server took the last commits back, or an older backup was put in its place.
+        _logger.warning("the views went back", from_position=self.position, to_position=position)
         self.position = position
 
     async def passed(self, position: int, *, within_s: float = WAIT_S) -> None:
@@ -102,10 +105,11 @@ class ProjectionGate:
         try:
             await connection.add_listener(CHANNEL, self._on_announcement)
             while True:
-                position = await connection.fetchval(
-                    "SELECT position FROM projection_checkpoint WHERE projection = 'views'"
-                )
-                self.advance(int(position))
+                seen = self.position
+                position = int(await connection.fetchval(CHECKPOINT))
+                if position < seen:
+                    self._went_back(position)
+                self.advance(position)
                 await asyncio.sleep(LIVENESS_CHECK_S)
         finally:
             await connection.close(timeout=2)

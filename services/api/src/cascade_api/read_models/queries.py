@@ -13,6 +13,7 @@ from cascade_core.traces.state import Trace
 from cascade_api.read_models import codec
 from cascade_api.read_models.batch import FileRow
 from cascade_api.read_models.database import Reader
+from cascade_api.read_models.writes import CHECKPOINT
 from cascade_api.text import without_nul
 
 KERNELS_PER_FETCH = 200
@@ -30,7 +31,7 @@ class KernelTime:
 
 async def checkpoint(db: Reader) -> int:
     """The last position that the views contain."""
-    return int(await db.fetchval("SELECT position FROM projection_checkpoint WHERE projection = 'views'"))
+    return int(await db.fetchval(CHECKPOINT))
 
 
 async def trace_summaries(db: Reader) -> list[bytes]:

@@ -13,10 +13,19 @@ if TYPE_CHECKING:
 
     Writer = asyncpg.Connection[asyncpg.Record] | PoolConnectionProxy[asyncpg.Record]
 
+CHECKPOINT = "SELECT position FROM projection_checkpoint WHERE projection = 'views'"
 MOVE_CHECKPOINT = """
-UPDATE projection_checkpoint SET position = $2 WHERE projection = 'views' AND position = $1
+WITH moved AS (
+    UPDATE projection_checkpoint SET position = $2 WHERE projection = 'views' AND position = $1 RETURNING position
+)
+SELECT pg_notify('cascade_projected', position::text) IS NOT NULL FROM moved
 """
-# Compare-and-set: a leader that was paused finds the checkpoint moved on, writes nothing and starts over.
+# Compare-and-set: a leader that was paused finds the checkpoint moved on, writes nothing and starts over. Whoever
+# waits for a position hears of it with the commit.
+SIMS_OF = """
+SELECT sim_id, run_id, state FROM sim_view WHERE sim_id = ANY($1::text[]) OR run_id = ANY($2::text[])
+"""
+TRACES_OF = "SELECT trace_token, state FROM trace_view WHERE trace_token = ANY($1::text[])"
 
 UPSERT_SIMS = """
 INSERT INTO sim_view (sim_id, run_id, gpu_config, replica, sim_state, finished_at, archived, parsed, state)

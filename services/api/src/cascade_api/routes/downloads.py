@@ -6,7 +6,6 @@ import orjson
 from cascade_core.sims.state import Sim
 from fastapi import APIRouter
 from fastapi.responses import StreamingResponse
-from starlette.responses import ContentStream
 
 from cascade_api import perfetto
 from cascade_api.auth import AuthedRoute
@@ -14,6 +13,7 @@ from cascade_api.gateway import Gate, Gateway
 from cascade_api.log_text import log_text
 from cascade_api.read_models import queries
 from cascade_api.routes.runs import compared
+from cascade_api.streams import begun
 from cascade_api.wire.problems import documented
 from cascade_api.wire.results import ChromeTrace, KernelStat, RunResults, SimResults
 from cascade_api.wire.runs import run_summary, sim_summary
@@ -22,9 +22,11 @@ from cascade_api.wire.traces import GpuConfig, detail_of
 router = APIRouter(route_class=AuthedRoute, tags=["downloads"])
 
 
-def _download(body: ContentStream, name: str, media_type: str) -> StreamingResponse:
+async def _download(body: AsyncIterator[bytes], name: str, media_type: str) -> StreamingResponse:
     return StreamingResponse(
-        body, media_type=media_type, headers={"Content-Disposition": f'attachment; filename="{name}"'}
+        await begun(body),
+        media_type=media_type,
+        headers={"Content-Disposition": f'attachment; filename="{name}"'},
     )
 
 
@@ -39,7 +41,7 @@ def _download(body: ContentStream, name: str, media_type: str) -> StreamingRespo
 async def get_log(sim_id: str, gateway: Gate) -> StreamingResponse:
     """The sim's full raw output, in `seq` order."""
     sim = await queries.sim(await gateway.fresh(), sim_id)
-    return _download(log_text(gateway, sim), f"{sim_id}.log", "text/plain; charset=utf-8")
+    return await _download(log_text(gateway, sim), f"{sim_id}.log", "text/plain; charset=utf-8")
 
 
 @router.get("/api/sims/{sim_id}/results", response_model=SimResults, responses=documented(404))
@@ -48,21 +50,23 @@ async def get_sim_results(sim_id: str, gateway: Gate) -> StreamingResponse:
     database = await gateway.fresh()
     sim = await queries.sim(database, sim_id)
     run = await queries.run(database, sim.run_id)
-    return _download(_sim_results(gateway, sim, run.trace_id), f"{sim_id}-results.json", "application/json")
+    return await _download(
+        _sim_results(gateway, sim, run.trace_id), f"{sim_id}-results.json", "application/json"
+    )
 
 
 @router.get("/api/runs/{run_id}/results", response_model=RunResults, responses=documented(404))
 async def get_run_results(run_id: str, gateway: Gate) -> StreamingResponse:
     """One JSON file with the run, trace, every sim's stats and the comparison."""
     await queries.run(await gateway.fresh(), run_id)
-    return _download(_run_results(gateway, run_id), f"{run_id}-results.json", "application/json")
+    return await _download(_run_results(gateway, run_id), f"{run_id}-results.json", "application/json")
 
 
 @router.get("/api/runs/{run_id}/perfetto", response_model=ChromeTrace, responses=documented(404))
 async def get_run_perfetto(run_id: str, gateway: Gate) -> StreamingResponse:
     """The run's simulated kernels as a Chrome trace JSON for ui.perfetto.dev."""
     await queries.run(await gateway.fresh(), run_id)
-    return _download(_perfetto(gateway, run_id), f"{run_id}-perfetto.json", "application/json")
+    return await _download(_perfetto(gateway, run_id), f"{run_id}-perfetto.json", "application/json")
 
 
 async def _sim_results(gateway: Gateway, sim: Sim, trace_id: str) -> AsyncIterator[bytes]:

@@ -4,15 +4,20 @@ import mimetypes
 import re
 import uuid
 from collections.abc import AsyncIterator
+from contextlib import suppress
 
-from cascade_core.errors import NotFound, Refused
+from cascade_core.errors import NotFound, Refused, Unavailable
 from cascade_core.sims.facts import SimOutputStored
 from fastapi import APIRouter, Request
 from fastapi.responses import StreamingResponse
+from starlette.requests import ClientDisconnect
 
 from cascade_api.auth import AuthedRoute
-from cascade_api.gateway import Gate
+from cascade_api.gateway import Gate, Gateway
 from cascade_api.read_models import queries
+from cascade_api.read_models.batch import FileRow
+from cascade_api.read_models.database import Database
+from cascade_api.streams import begun
 from cascade_api.wire.problems import documented
 from cascade_api.wire.results import RunFile, SimFile
 
@@ -21,6 +26,8 @@ router = APIRouter(route_class=AuthedRoute, tags=["files"])
 FILE_NAME_PATTERN = r"^(?!\.\.?$)[A-Za-z0-9._-]{1,128}$"
 MOST_FILE_BYTES = 64 * 1024 * 1024
 MOST_SIM_BYTES = 256 * 1024 * 1024
+MOST_DRAINED_BYTES = 1024 * 1024 * 1024
+"""What is read of a body that is refused; past it the connection is cut."""
 _FILE_NAME = re.compile(FILE_NAME_PATTERN.replace("$)", r"\Z)").replace("}$", r"}\Z"))
 _TYPES = {
     ".csv": "text/csv",
@@ -29,10 +36,6 @@ _TYPES = {
     ".json": "application/json",
     ".gz": "application/gzip",
 }
-
-
-class _TooLarge(Exception):
-    """The body went past what may be stored."""
 
 
 def content_type_of(name: str) -> str:
@@ -50,25 +53,32 @@ def content_type_of(name: str) -> str:
 )
 async def store_file(sim_id: str, name: str, request: Request, gateway: Gate) -> SimFile:
     """Store one of the simulator's output files. Putting the same name again replaces the file."""
+    body = request.stream()
+    try:
+        return await _stored(gateway, sim_id, name, body, _announced_size(request))
+    except Refused:
+        # spec: errors, 413. The whole body is read, so that the client gets the answer and no reset connection.
+        with suppress(ClientDisconnect):
+            await _drained(body)
+        raise
+    except ClientDisconnect as error:
+        raise Refused(f"the upload of {name} broke off; what was stored before stays", status=400) from error
+
+
+async def _stored(
+    gateway: Gateway, sim_id: str, name: str, body: AsyncIterator[bytes], announced: int
+) -> SimFile:
     if _FILE_NAME.match(name) is None:
         raise Refused(f"file name {name!r} must match {FILE_NAME_PATTERN}")
     database = await gateway.fresh()
     sim = await queries.sim(database, sim_id)
-    others = await queries.files(database, [sim_id])
-    replaced = next((file for file in others if file.name == name), None)
-    room = MOST_SIM_BYTES - sum(file.size for file in others if file.name != name)
+    room = await _room(database, sim_id, name)
+    if announced > room:
+        raise _too_large(room)
     key = f"files/{sim_id}/{name}/{uuid.uuid4().hex}"
-    body = request.stream()
-    try:
-        stored = await gateway.internal_bucket.put_stream(
-            key, _bounded(body, min(room, MOST_FILE_BYTES)), content_type=content_type_of(name)
-        )
-    except _TooLarge:
-        async for _ in body:
-            pass  # spec: errors, 413. The whole body is read, so that the client gets the answer
-        if room < MOST_FILE_BYTES:
-            raise Refused("the sim's files would pass the 256 MiB per-sim limit", status=413) from None
-        raise Refused("file is over the 64 MiB per-file limit", status=413) from None
+    stored = await gateway.internal_bucket.put_stream(
+        key, _bounded(body, room), content_type=content_type_of(name)
+    )
     fact = SimOutputStored(
         run_id=sim.run_id,
         sim_id=sim_id,
@@ -78,10 +88,44 @@ async def store_file(sim_id: str, name: str, request: Request, gateway: Gate) ->
         content_type=content_type_of(name),
         object_key=key,
     )
+    # Looked up again: uploads of the same sim may have ended meanwhile.
+    replaced = [file.object_key for file in await queries.files(database, [sim_id]) if file.name == name]
+    if stored.size > (room := await _room(database, sim_id, name)):
+        await _dropped(gateway, [key])
+        raise _too_large(room)
     await gateway.append_and_project(fact)
-    if replaced is not None:
-        await gateway.internal_bucket.delete([replaced.object_key])
+    await _dropped(gateway, replaced)
     return SimFile(name=name, size=fact.size, content_type=fact.content_type, created_at=fact.occurred_at)
+
+
+def _announced_size(request: Request) -> int:
+    length = request.headers.get("content-length", "")
+    return int(length) if length.isdigit() else 0
+
+
+async def _room(database: Database, sim_id: str, name: str) -> int:
+    """How large the file `name` may be beside the sim's others. [bytes]"""
+    others = sum(file.size for file in await queries.files(database, [sim_id]) if file.name != name)
+    return min(MOST_SIM_BYTES - others, MOST_FILE_BYTES)
+
+
+def _too_large(room: int) -> Refused:
+    if room < MOST_FILE_BYTES:
+        return Refused("the sim's files would pass the 256 MiB per-sim limit", status=413)
+    return Refused("file is over the 64 MiB per-file limit", status=413)
+
+
+async def _dropped(gateway: Gateway, keys: list[str]) -> None:
+    with suppress(Unavailable):  # an object that nobody refers to costs room, not truth
+        await gateway.internal_bucket.delete(keys)
+
+
+async def _drained(body: AsyncIterator[bytes]) -> None:
+    left = MOST_DRAINED_BYTES
+    async for piece in body:
+        left -= len(piece)
+        if left < 0:
+            return
 
 
 async def _bounded(body: AsyncIterator[bytes], most: int) -> AsyncIterator[bytes]:
@@ -89,7 +133,7 @@ async def _bounded(body: AsyncIterator[bytes], most: int) -> AsyncIterator[bytes
     async for piece in body:
         size += len(piece)
         if size > most:
-            raise _TooLarge
+            raise _too_large(most)
         yield piece
 
 
@@ -133,11 +177,23 @@ async def get_file(sim_id: str, name: str, gateway: Gate) -> StreamingResponse:
     """One output file, as the sim uploaded it. A `.gz` file stays compressed."""
     database = await gateway.fresh()
     await queries.sim(database, sim_id)
-    file = next((file for file in await queries.files(database, [sim_id]) if file.name == name), None)
-    if file is None:
-        raise NotFound(f"sim {sim_id} has no file {name!r}")
+    file = await _named(database, sim_id, name)
+    try:
+        body = await begun(gateway.internal_bucket.stream(file.object_key))
+    except NotFound:
+        # It was replaced between the look and the fetch; its successor is in the views before it goes.
+        file = await _named(database, sim_id, name)
+        body = await begun(gateway.internal_bucket.stream(file.object_key))
     return StreamingResponse(
-        gateway.internal_bucket.stream(file.object_key),
+        body,
         media_type=file.content_type,
         headers={"Content-Disposition": f'attachment; filename="{name}"', "Content-Length": str(file.size)},
     )
+
+
+async def _named(database: Database, sim_id: str, name: str) -> FileRow:
+    files = await queries.files(database, [sim_id])
+    file = next((file for file in files if file.name == name), None)
+    if file is None:
+        raise NotFound(f"sim {sim_id} has no file {name!r}")
+    return file

@@ -1,0 +1,260 @@
+"""A rebuild gives the same views, beside a gateway that goes on serving; so does one after archive and purge."""
+
+import asyncio
+import threading
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import asyncpg
+import pytest
+from cascade_api import archiver
+from cascade_api.read_models import database
+from cascade_api.read_models.rebuild import RebuildUnderWay, rebuild
+from cascade_api.testing.client import Client, eventually
+from cascade_api.testing.running import RunningApi
+from cascade_api.testing.servers import Servers
+from cascade_core import subjects
+from cascade_core.jetstream.connection import connected
+from cascade_core.jetstream.log import JetStreamLog
+from cascade_core.settings import NatsSettings
+from cascade_core.sims.facts import SimOutputStored, SimWentSilent
+
+LOG = Path(__file__).parent / "cases" / "log-two-sim-rates" / "sim.log"
+TABLES = (*database.VIEW_TABLES, "projection_checkpoint")
+
+
+def tables(url: str) -> dict[str, list[tuple[Any, ...]]]:
+    """Every row of every view, sorted."""
+
+    async def read() -> dict[str, list[tuple[Any, ...]]]:
+        connection = await asyncpg.connect(url)
+        try:
+            return {
+                table: sorted(
+                    (tuple(row) for row in await connection.fetch(f"SELECT * FROM {table}")), key=repr
+                )
+                for table in TABLES
+            }
+        finally:
+            await connection.close()
+
+    return asyncio.run(read())
+
+
+def rebuilt(servers: Servers) -> tuple[int, list[tuple[int, int]]]:
+    """Rebuild as the command line does; the number of facts and what was reported on the way."""
+    reported: list[tuple[int, int]] = []
+
+    async def run() -> int:
+        async with (
+            connected(NatsSettings(nats_url=servers.nats_url), name="rebuild") as client,
+            database.opened(servers.database_url) as pool,
+        ):
+            return await rebuild(pool, JetStreamLog(client), lambda done, most: reported.append((done, most)))
+
+    return asyncio.run(run()), reported
+
+
+def is_purged(api: RunningApi, subject: str) -> bool:
+    return api.call(api.gateway.log.last(subject)) is None
+
+
+def settled(api: RunningApi) -> None:
+    """Wait until the views hold everything that is in the log."""
+    last = api.call(api.gateway.log.newest([subjects.ALL]))
+    api.call(api.gateway.gate.passed(last))
+
+
+def filled(client: Client) -> list[str]:
+    """Runs in every state, with logs, kernels, files and step timing; their ids."""
+    lines = LOG.read_text().split("\n")
+    done = client.new_live_run(count=2)
+    for sim in done["sims"]:
+        client.beat(sim["id"])
+        client.beat(sim["id"])
+        client.send_log(sim["id"], 1, lines[40:])
+        client.send_log(sim["id"], 0, lines[:40])
+        client.send_log(sim["id"], 1, ["a repeat with other content"])
+        client.put(f"/api/sims/{sim['id']}/files/a.txt", content=b"one")
+        client.put(f"/api/sims/{sim['id']}/files/a.txt", content=b"two")
+        timing = {"simulated": {"steps": [1, 2**70], "summary": {"é": "\x00"}}}
+        client.post(f"/api/sims/{sim['id']}/step-timeline", json=timing)
+        client.beat(sim["id"], "succeeded", exit_code=0)
+    cancelled = client.new_live_run(count=3)
+    client.beat(cancelled["sims"][0]["id"])
+    client.send_log(cancelled["sims"][0]["id"], 0, ["cut off"])
+    client.post(f"/api/runs/{cancelled['id']}/cancel")
+    second = client.new_live_run()
+    mixed = second["sims"][0]["id"]
+    client.beat(mixed)
+    client.send_log(mixed, 0, ["first start"])
+    client.send_log(mixed, 0, ["second start"])
+    client.beat(mixed, "succeeded")
+    lost = client.new_live_run()
+    client.beat(lost["sims"][0]["id"])
+    now = datetime.now(UTC)
+    client.store(
+        SimWentSilent(run_id=lost["id"], sim_id=lost["sims"][0]["id"], occurred_at=now, heartbeat_seen_at=now)
+    )
+    client.new_run()
+    return [run["id"] for run in (done, cancelled, second, lost)]
+
+
+def answers(client: Client, run_ids: list[str]) -> dict[str, Any]:
+    """Everything that the routes tell of some runs."""
+    told: dict[str, Any] = {}
+    for run_id in run_ids:
+        for rest in ("", "/kernels", "/comparison", "/results", "/files", "/step-timelines", "/perfetto"):
+            told[f"{run_id}{rest}"] = client.body(f"/api/runs/{run_id}{rest}")
+        for sim in told[run_id]["sims"]:
+            told[f"{sim['id']}/log"] = client.get(f"/api/sims/{sim['id']}/log").text
+            told[f"{sim['id']}/files"] = client.body(f"/api/sims/{sim['id']}/files")
+    told["runs"] = client.body("/api/runs")
+    told["traces"] = client.body("/api/traces")
+    return told
+
+
+@pytest.fixture
+def archiving(monkeypatch: pytest.MonkeyPatch, own_servers: Servers) -> Iterator[RunningApi]:
+    """A gateway that archives the log of a sim as soon as it has ended."""
+    monkeypatch.setattr(archiver, "ROUND_EVERY_S", 0.05)
+    with RunningApi(own_servers.settings(archive_after_s=0)) as api:
+        yield api
+
+
+def test_a_rebuild_gives_identical_tables(own_servers: Servers, parser_on: Any) -> None:
+    with RunningApi(own_servers.settings()) as api, parser_on(own_servers), Client(api) as client:
+        run_ids = filled(client)
+        settled(api)
+        before, told = tables(own_servers.database_url), answers(client, run_ids)
+        facts, reported = rebuilt(own_servers)
+        assert facts > 30
+        assert reported[-1][0] == reported[-1][1]
+        assert tables(own_servers.database_url) == before
+        assert answers(client, run_ids) == told
+        _, sim_id = client.new_sim()  # the gateway goes on as if nothing had been
+        assert client.beat(sim_id)["state"] == "running"
+
+
+def test_nothing_is_missing_while_a_rebuild_runs_under_load(own_servers: Servers) -> None:
+    with RunningApi(own_servers.settings()) as api, Client(api) as client:
+        run_id, sim_id = client.new_sim()
+        stop = threading.Event()
+        sent = 0
+        wrong: list[str] = []
+
+        def simulator() -> None:
+            nonlocal sent
+            with Client(api) as own:
+                while not stop.is_set():
+                    reply = own.post(
+                        f"/api/sims/{sim_id}/logs", json={"seq": sent, "lines": [f"line {sent}"]}
+                    )
+                    sent += reply.status_code == 204
+                    replies = [
+                        reply,
+                        own.post(f"/api/sims/{sim_id}/heartbeat", json={"state": "running"}),
+                        own.get(f"/api/runs/{run_id}"),
+                    ]
+                    wrong.extend(reply.text for reply in replies if reply.status_code not in (200, 204, 503))
+
+        thread = threading.Thread(target=simulator)
+        thread.start()
+        try:
+            eventually(lambda: sent > 20)
+            for _ in range(3):
+                rebuilt(own_servers)
+        finally:
+            stop.set()
+            thread.join()
+        assert wrong == []
+        settled(api)
+        assert client.get(f"/api/sims/{sim_id}/log").text == "".join(f"line {n}\n" for n in range(sent))
+        before = tables(own_servers.database_url)
+        rebuilt(own_servers)
+        assert tables(own_servers.database_url) == before
+
+
+def test_only_one_rebuild_runs_at_a_time(own_servers: Servers) -> None:
+    async def run() -> None:
+        async with (
+            connected(NatsSettings(nats_url=own_servers.nats_url), name="rebuild") as client,
+            database.opened(own_servers.database_url) as pool,
+            pool.acquire() as other,
+        ):
+            await other.execute("SELECT pg_advisory_lock($1)", 0x0CA5CAE0)
+            with pytest.raises(RebuildUnderWay):
+                await rebuild(pool, JetStreamLog(client), lambda *_: None)
+
+    with RunningApi(own_servers.settings()):
+        asyncio.run(run())
+
+
+def test_an_empty_log_rebuilds_to_empty_views(own_servers: Servers) -> None:
+    with RunningApi(own_servers.settings()):
+        before = tables(own_servers.database_url)
+        assert rebuilt(own_servers) == (0, [])
+        assert tables(own_servers.database_url) == before
+
+
+def test_archive_purge_and_rebuild_change_no_answer(
+    archiving: RunningApi, own_servers: Servers, parser_on: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(archiver, "ROUND_EVERY_S", 3600)
+    with Client(archiving) as client, parser_on(own_servers):
+        run_ids = filled(client)
+        settled(archiving)
+        told = answers(client, run_ids)
+        assert any(text.startswith("GPGPU-Sim") or text for key, text in told.items() if key.endswith("/log"))
+    archiving.stop()
+
+    monkeypatch.setattr(archiver, "ROUND_EVERY_S", 0.05)
+    with RunningApi(own_servers.settings(archive_after_s=0)) as api, Client(api) as client:
+        ended = [
+            (run_id, sim["id"])
+            for run_id in run_ids
+            for sim in client.body(f"/api/runs/{run_id}")["sims"]
+            if sim["state"] in ("succeeded", "failed", "cancelled")
+        ]
+        assert len(ended) == 6
+        for run_id, sim_id in ended:
+            for subject in (subjects.log_of(run_id, sim_id), subjects.beats_of(run_id, sim_id)):
+                eventually(partial(is_purged, api, subject), what=subject)
+        assert answers(client, run_ids) == told
+        settled(api)
+        before = tables(own_servers.database_url)
+        rebuilt(own_servers)
+        assert tables(own_servers.database_url) == before
+        assert answers(client, run_ids) == told
+
+
+def test_a_log_that_somebody_else_archived_is_not_archived_over(archiving: RunningApi) -> None:
+    with Client(archiving) as client:
+        run_id, sim_id = client.new_sim()
+        client.beat(sim_id)
+        client.send_log(sim_id, 0, ["kept"])
+        gateway = archiving.gateway
+        stale = archiving.call(gateway.sims.current(sim_id))
+        archiving.call(archiver.archive(gateway, stale))  # set aside by the fold: the sim is still running
+        assert client.get(f"/api/sims/{sim_id}/log").text == "kept\n"
+        archiving.call(gateway.log.purge(subjects.log_of(run_id, sim_id)))
+        reply = client.get(f"/api/sims/{sim_id}/log")
+        assert reply.status_code == 503
+        assert "is being moved" in reply.json()["detail"]
+
+
+def test_files_keep_their_newest_version_whatever_order_facts_come_in(own_servers: Servers) -> None:
+    with RunningApi(own_servers.settings()) as api, Client(api) as client:
+        run_id, sim_id = client.new_sim()
+        client.put(f"/api/sims/{sim_id}/files/a.txt", content=b"first")
+        stored = [
+            record.fact
+            for record in api.call(api.gateway.log.read(subjects.run_filters(run_id)))
+            if isinstance(record.fact, SimOutputStored)
+        ]
+        client.put(f"/api/sims/{sim_id}/files/a.txt", content=b"second")
+        client.store(*stored)
+        assert client.get(f"/api/sims/{sim_id}/files/a.txt").content == b"second"
