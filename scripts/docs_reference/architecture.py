@@ -13,6 +13,7 @@ ROOT = Path(__file__).parents[2]
 AGGREGATES = ("trace", "run", "sim", "beat", "log", "kernel", "scenario")
 # What a name of `cascade_core.subjects` covers.
 COVERS = {
+    "ALL": AGGREGATES,
     "ALL_TRACES": ("trace",),
     "ALL_RUNS": ("run",),
     "ALL_SIMS": ("sim",),

@@ -189,7 +189,6 @@ def test_a_new_name_of_a_subject_is_known_to_the_diagram() -> None:
         "STREAM",
         "CLAIMS",
         "ROOT",
-        "ALL",
     }
     assert named - set(architecture.COVERS) - plain == set()
 
