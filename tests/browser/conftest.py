@@ -48,6 +48,21 @@ def chromium() -> str | None:
     )
 
 
+_NOTES = pytest.StashKey[list[str]]()
+
+
+@pytest.fixture(scope="session")
+def notes(pytestconfig: pytest.Config) -> list[str]:
+    """Figures that the session's summary tells, passed or not."""
+    return pytestconfig.stash.setdefault(_NOTES, [])
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
+    """Tell the figures."""
+    for note in config.stash.get(_NOTES, []):
+        terminalreporter.write_line(note)
+
+
 class OpenPage(Protocol):
     """Opens a page in a browser profile of its own."""
 

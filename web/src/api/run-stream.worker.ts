@@ -7,7 +7,7 @@ import type { LineStatus } from "./sse";
 import { EventLine } from "./sse";
 import type { RunEvent } from "./types";
 
-export type ToWorker = { readonly kind: "open"; readonly url: string; readonly token: string | null };
+export type ToWorker = { readonly kind: "open"; readonly url: string; readonly token: string | null } | { readonly kind: "drawn" };
 export type FromWorker =
   | { readonly kind: "status"; readonly status: LineStatus }
   | { readonly kind: "batch"; readonly batch: Batch; readonly events: number };
@@ -25,23 +25,36 @@ declare const self: WorkerScope;
 
 const gathering = new Gathering();
 let scheduled = false;
+/** A batch is with the page, which has not drawn it. The next one waits, so that a slow page gets fewer, not a queue. */
+let drawing = false;
+
+function schedule(ms: number): void {
+  if (scheduled || drawing) return;
+  scheduled = true;
+  setTimeout(flush, ms);
+}
 
 function flush(): void {
   scheduled = false;
   const taken = gathering.take();
-  if (taken !== null) self.postMessage({ kind: "batch", ...taken });
+  if (taken === null) return;
+  drawing = true;
+  self.postMessage({ kind: "batch", ...taken });
 }
 
 function receive(payload: string): void {
   // The one place where an event's type is asserted; the server owns its shape.
   const event = JSON.parse(payload) as RunEvent;
   gathering.add(event);
-  if (scheduled) return;
-  scheduled = true;
-  setTimeout(flush, event.type === "snapshot" ? SNAPSHOT_FLUSH_MS : FLUSH_MS);
+  schedule(event.type === "snapshot" ? SNAPSHOT_FLUSH_MS : FLUSH_MS);
 }
 
 self.onmessage = ({ data }) => {
+  if (data.kind === "drawn") {
+    drawing = false;
+    schedule(FLUSH_MS);
+    return;
+  }
   const headers: Record<string, string> = { Accept: "text/event-stream" };
   if (data.token !== null) headers["Authorization"] = `Bearer ${data.token}`;
   const line = new EventLine({

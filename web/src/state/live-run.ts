@@ -61,6 +61,10 @@ export class RunStore {
     this.countEvents(message.events);
     const next = applyBatch(this.run.peek(), message.batch);
     if (next !== null) this.set(next);
+    afterDrawing(() => {
+      const drawn: ToWorker = { kind: "drawn" };
+      this.worker?.postMessage(drawn);
+    });
   }
 
   private set(next: LiveRun): void {
@@ -82,4 +86,10 @@ export class RunStore {
     this.windowStart = performance.now();
     this.windowEvents = 0;
   }
+}
+
+/** Runs `then` once what has changed is on the screen; a hidden page draws nothing and does not wait. */
+function afterDrawing(then: () => void): void {
+  if (document.hidden) then();
+  else requestAnimationFrame(() => setTimeout(then, 0));
 }
