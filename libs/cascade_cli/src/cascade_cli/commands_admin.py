@@ -1,5 +1,6 @@
-"""Commands for whoever runs Cascade: doctor, rebuild, web."""
+"""Commands for whoever runs Cascade: doctor, rebuild, backup, restore, web."""
 
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -51,3 +52,26 @@ def rebuild(
 
     os.environ.setdefault("CASCADE_NO_AUTH", "1")
     raise typer.Exit(run_rebuild(ServeSettings(), as_json=as_json))
+
+
+def backup(
+    directory: Annotated[Path, typer.Argument(help="A folder that does not exist yet.")],
+    objects: Annotated[
+        bool, typer.Option("--objects", help="Copy the buckets' objects too, not only their listing.")
+    ] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print the manifest as JSON.")] = False,
+) -> None:
+    """Write the event log and what the buckets hold into a folder. The app may go on working."""
+    from cascade_cli.backup import commands
+
+    raise typer.Exit(commands.backup(directory, objects=objects, as_json=as_json))
+
+
+def restore(
+    directory: Annotated[Path, typer.Argument(help="A folder that `cascade backup` wrote.")],
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object at the end.")] = False,
+) -> None:
+    """Bring a backup back, into empty servers with no app running. Every answer is as it was."""
+    from cascade_cli.backup import commands
+
+    raise typer.Exit(commands.restore(directory, as_json=as_json))

@@ -9,11 +9,12 @@ from contextlib import asynccontextmanager
 import asyncpg
 from cascade_api.read_models import database
 from cascade_api.read_models.rebuild import rebuild
+from cascade_core import telemetry
 from cascade_core.errors import CascadeError
 from cascade_core.jetstream.connection import connected
 from cascade_core.jetstream.log import JetStreamLog
 from cascade_core.jetstream.provision import provision
-from cascade_core.settings import NatsSettings
+from cascade_core.settings import NatsSettings, TelemetrySettings
 from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeRemainingColumn
 
 from cascade_cli import running
@@ -24,6 +25,7 @@ from cascade_cli.serve_settings import ServeSettings
 
 def run_rebuild(settings: ServeSettings, *, as_json: bool) -> int:
     """Rebuild and report; the exit code."""
+    telemetry.configure(TelemetrySettings(log_level="WARNING"), service="rebuild")
     try:
         facts, seconds = asyncio.run(_rebuild(settings, quiet=as_json))
     except (CascadeError, OSError, asyncpg.PostgresError) as error:
