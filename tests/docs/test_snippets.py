@@ -1,6 +1,13 @@
 """What the pages tell a reader to run works, and prints what they show."""
 
+import ast
+import importlib
+import json
+import re
 import shutil
+import subprocess
+import tomllib
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -32,3 +39,38 @@ def test_every_snippet_runs(name: str, tmp_path: Path) -> None:
     somebody = reader(tmp_path, port, s3_port)
     for snippet, output in somebody.follow((ROOT / "docs" / name).read_text()):
         assert missing(snippet.shows, output) == [], f"{snippet.code}\nprinted:\n{output}"
+
+
+def _blocks(language: str) -> list[tuple[str, str]]:
+    pages = [*(ROOT / "docs").glob("*.md"), *(ROOT / "docs" / "operations").glob("*.md")]
+    fenced = re.compile(rf"^```{language}\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+    return [(path.name, block) for path in pages for block in fenced.findall(path.read_text())]
+
+
+@pytest.mark.parametrize(
+    ("language", "read"), [("python", ast.parse), ("json", json.loads), ("toml", tomllib.loads)]
+)
+def test_every_block_can_be_read(language: str, read: Callable[[str], object]) -> None:
+    blocks = _blocks(language)
+    assert blocks
+    for name, block in blocks:
+        try:
+            read(block)
+        except (SyntaxError, ValueError) as error:
+            raise AssertionError(f"{name}: {error}:\n{block}") from error
+
+
+def test_every_import_of_a_python_block_exists() -> None:
+    ours = re.compile(r"^from (cascade_\w+(?:\.\w+)*) import (.+)$", re.MULTILINE)
+    for name, block in _blocks("python"):
+        for module, names in ours.findall(block):
+            for one in names.split(","):
+                assert hasattr(importlib.import_module(module), one.strip()), f"{name}: {module} has no {one}"
+
+
+def test_every_shell_block_can_be_read() -> None:
+    for name, block in _blocks("bash"):
+        done = subprocess.run(["bash", "-n", "-c", block], capture_output=True, text=True, check=False)
+        if "<" in re.sub(r"<<|<\(|2>|>", "", block):
+            continue  # a place to fill in, such as <trace>
+        assert done.returncode == 0, f"{name}: {done.stderr}\n{block}"
