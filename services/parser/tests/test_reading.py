@@ -119,3 +119,11 @@ def test_partitions_stay_where_they_are_for_ever() -> None:
 )
 def test_instances_share_evenly(instances: int, most: int) -> None:
     assert fair_share(instances) == most
+
+
+def test_an_estimate_has_no_simulation_rate() -> None:
+    reading = LogReading(RUN, SIM)
+    reading.read(["engine = cascade-estimate 1", "gpgpu_simulation_rate = 9350000 (inst/sec)"], at(1))
+    progress = reading.progress(at(1))
+    assert progress.engine == "cascade-estimate 1"
+    assert progress.latest.sim_rate_ips is None

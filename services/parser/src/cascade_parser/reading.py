@@ -10,6 +10,7 @@ from cascade_core.sims.facts import SimMetrics, SimProgressed
 from cascade_parser.ordering import ChunkOrder
 
 HERTZ_PER_MHZ = 1e6
+ESTIMATE_ENGINE = "cascade-estimate"
 
 
 class LogReading:
@@ -50,7 +51,10 @@ class LogReading:
                 gpu_tot_sim_cycle=progress.gpu_tot_sim_cycle,
                 gpu_tot_sim_insn=progress.gpu_tot_sim_insn,
                 gpu_tot_ipc=progress.gpu_tot_ipc,
-                sim_rate_ips=progress.sim_rate_ips,
+                # The estimate's log states one second of simulation for form's sake; a rate of it would mean nothing.
+                sim_rate_ips=None
+                if (progress.engine or "").startswith(ESTIMATE_ENGINE)
+                else progress.sim_rate_ips,
             ),
             log_clock_mhz=clock_hz / HERTZ_PER_MHZ if clock_hz else None,
             engine=progress.engine,
