@@ -52,6 +52,7 @@ async def test_a_token_that_the_server_no_longer_takes_leads_back_to_the_token_s
     server: Server, open_page: OpenPage
 ) -> None:
     page = await open_page(server, "/traces")
+    await expect(page.get_by_test_id("traces")).to_be_visible()
     await page.evaluate("localStorage.setItem('cascade.token', 'of-yesterday')")
     await page.reload()
     await expect(page.get_by_test_id("token-form")).to_be_visible()

@@ -1,167 +1,35 @@
-// The wire types of the HTTP API, field for field. Nothing here is derived and
-// nothing here is used by components directly: model/entities.ts turns each one
-// into a view type. Written by hand from the API's type reference; the generated
-// ones of `npm run gen:types` replace them without a change elsewhere.
+// The wire types of the HTTP API by the names that the page uses. Those in openapi.d.ts are generated from the
+// server's own document (`npm run gen:types`), and a test fails when they differ from it. Written by hand are only
+// the documents that the server passes on as they are: step timelines and scenario answers. Nothing here is used by
+// components directly: model/entities.ts turns each one into a view type.
+import type { components } from "./openapi";
 
-export type TraceState = "uploading" | "processing" | "ready" | "failed";
-export type SimState =
-  | "pending"
-  | "launching"
-  | "running"
-  | "lost"
-  | "succeeded"
-  | "failed"
-  | "cancelled";
-export type RunState = "active" | "succeeded" | "partial" | "failed" | "cancelled";
+type Schemas = components["schemas"];
 
-export interface Health {
-  ok: boolean;
-  auth: boolean;
-  workspace: string | null;
-  s3_endpoint?: string | null;
-}
-
-export interface GpuConfig {
-  name: string;
-  arch: string;
-  core_clock_mhz: number;
-}
-
-export type Dim3 = [number, number, number];
-
-export interface KernelLaunch {
-  kernel_id: number;
-  name: string;
-  grid: Dim3;
-  block: Dim3;
-  instructions: number | null;
-}
-
-export interface TraceSummary {
-  id: string;
-  state: TraceState;
-  error: string | null;
-  created_at: string;
-  updated_at: string;
-  model: string | null;
-  layers: string[];
-  source_gpu: string | null;
-  trace_gpu_arch: string;
-  suggested_sim_config: string | null;
-  real_gpu_config?: string | null;
-  sample_sim_configs?: string[];
-  sample_set?: string | null;
-  kernel_count: number;
-  bytes: number;
-  has_real_timing: boolean;
-  has_step_timeline: boolean;
-  sample: boolean;
-}
-
-export interface TraceDetail extends TraceSummary {
-  metadata: Record<string, unknown> | null;
-  kernels: KernelLaunch[];
-}
-
-export interface RunEntry {
-  gpu_config: string;
-  count: number;
-}
-
-export interface RunCreate {
-  trace_id: string;
-  entries: RunEntry[];
-}
-
-export interface RunSummary {
-  id: string;
-  trace_id: string;
-  created_at: string;
-  state: RunState;
-  entries: RunEntry[];
-  sim_counts: Partial<Record<SimState, number>>;
-  sample: boolean;
-  replay?: boolean;
-}
-
-export interface SimMetrics {
-  gpu_tot_sim_cycle: number | null;
-  gpu_tot_sim_insn: number | null;
-  gpu_tot_ipc: number | null;
-  sim_rate_ips: number | null;
-}
-
-export interface SimSummary {
-  id: string;
-  run_id: string;
-  gpu_config: string;
-  replica: number;
-  state: SimState;
-  error: string | null;
-  launcher_ref: string | null;
-  created_at: string;
-  started_at: string | null;
-  finished_at: string | null;
-  last_heartbeat_at: string | null;
-  exit_code: number | null;
-  kernels_done: number;
-  kernels_total: number;
-  current_kernel: string | null;
-  latest: SimMetrics;
-  log_tail: string[];
-  /** Which engine made the numbers; absent in older responses. */
-  engine?: string | null;
-  provenance?: string | null;
-  /** The core clock that the log states, where it is not the config's. */
-  log_clock_mhz?: number | null;
-}
-
-export interface RunDetail extends RunSummary {
-  trace: TraceSummary;
-  sims: SimSummary[];
-}
-
-export interface KernelStat {
-  sim_id: string;
-  kernel_index: number;
-  kernel_name: string;
-  kernel_launch_uid: number | null;
-  gpu_sim_cycle: number | null;
-  gpu_sim_insn: number | null;
-  gpu_ipc: number | null;
-  sim_time_ns: number | null;
-  stats: Record<string, number | string>;
-  /** True where kernels overlapped: the cycles count from the previous completion. */
-  since_last_completion?: boolean;
-  /** True where a simulation limit cut the kernel. */
-  partial?: boolean;
-}
-
-export interface ComparisonRow {
-  kernel_index: number;
-  kernel_name: string;
-  real_ns: number | null;
-  sim_ns: Record<string, number | null>;
-}
-
-export interface Comparison {
-  has_real_timing: boolean;
-  configs: string[];
-  rows: ComparisonRow[];
-}
-
-export interface SimFile {
-  name: string;
-  size: number;
-  content_type: string;
-  created_at: string;
-}
-
-export interface RunFile extends SimFile {
-  sim_id: string;
-  gpu_config: string;
-  replica: number;
-}
+export type TraceState = Schemas["TraceState"];
+export type SimState = Schemas["SimState"];
+export type RunState = Schemas["RunState"];
+export type Health = Schemas["Health"];
+export type GpuConfig = Schemas["GpuConfig"];
+export type KernelLaunch = Schemas["KernelLaunch"];
+export type Dim3 = KernelLaunch["grid"];
+export type TraceSummary = Schemas["TraceSummary"];
+export type TraceDetail = Schemas["TraceDetail"];
+export type RunEntry = Schemas["RunEntry"];
+export type RunCreate = Schemas["RunCreate"];
+export type RunSummary = Schemas["RunSummary"];
+export type RunDetail = Schemas["RunDetail"];
+export type SimMetrics = Schemas["SimMetrics"];
+export type SimSummary = Schemas["SimSummary"];
+export type KernelStat = Schemas["KernelStat"];
+export type Comparison = Schemas["Comparison"];
+export type ComparisonRow = Schemas["ComparisonRow"];
+export type SimFile = Schemas["SimFile"];
+export type RunFile = Schemas["RunFile"];
+export type RunEvent = Schemas["RunEvent"];
+export type RunEstimate = Schemas["RunEstimate"];
+export type ConfigEstimate = Schemas["ConfigEstimate"];
+export type ScenarioCreate = Schemas["ScenarioRequest"];
 
 export interface TimelineStep {
   step: number;
@@ -240,20 +108,12 @@ export interface StepCompare {
   summary: { wall_ns?: ErrorSummary; gpu_busy_ns?: ErrorSummary };
 }
 
-export interface SimStepTimeline {
-  sim_id: string;
-  gpu_config: string;
-  replica: number;
+export interface SimStepTimeline extends Omit<Schemas["SimStepTimeline"], "simulated" | "compare"> {
   simulated: SimulatedTimeline;
   compare: StepCompare | null;
 }
 
-export type RunEvent =
-  | { type: "snapshot"; run: RunDetail; kernels: KernelStat[] }
-  | { type: "sim"; sim: SimSummary }
-  | { type: "log"; sim_id: string; lines: string[] }
-  | { type: "kernel"; stat: KernelStat };
-
+/** What a scenario was simulated with; a request names only what differs from the defaults. */
 export interface SchedulerSettings {
   max_num_seqs: number;
   max_num_batched_tokens: number;
@@ -261,17 +121,6 @@ export interface SchedulerSettings {
   enable_chunked_prefill: boolean;
   gpu_memory_utilization: number;
   num_kv_blocks: number;
-}
-
-export interface ScenarioCreate {
-  trace_id: string;
-  gpu_config: string;
-  num_requests: number;
-  prompt_tokens: number;
-  output_tokens: number;
-  arrival_rate_rps: number;
-  fresh?: boolean;
-  scheduler?: Partial<SchedulerSettings>;
 }
 
 export interface ScenarioRequestResult {

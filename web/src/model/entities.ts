@@ -37,10 +37,9 @@ export interface Sim {
   readonly kernelsDone: number;
   readonly kernelsTotal: number;
   readonly currentKernel: string | null;
-  readonly latest: SimMetrics;
+  readonly latest: Readonly<Required<SimMetrics>>;
   readonly logTail: readonly string[];
   readonly engine: Engine;
-  readonly provenance: string | null;
   /** The clock that the log states, where it differs from the config's. */
   readonly logClockMhz: number | null;
 }
@@ -149,10 +148,14 @@ export function toSim(wire: SimSummary): Sim {
     kernelsDone: wire.kernels_done,
     kernelsTotal: wire.kernels_total,
     currentKernel: wire.current_kernel,
-    latest: wire.latest,
+    latest: {
+      gpu_tot_sim_cycle: wire.latest.gpu_tot_sim_cycle ?? null,
+      gpu_tot_sim_insn: wire.latest.gpu_tot_sim_insn ?? null,
+      gpu_tot_ipc: wire.latest.gpu_tot_ipc ?? null,
+      sim_rate_ips: wire.latest.sim_rate_ips ?? null,
+    },
     logTail: wire.log_tail,
     engine: toEngine(wire.engine),
-    provenance: typeof wire.provenance === "string" ? wire.provenance : null,
     logClockMhz: wire.log_clock_mhz ?? null,
   };
 }

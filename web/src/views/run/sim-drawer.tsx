@@ -91,7 +91,6 @@ function Details({ sim, store }: { sim: Sim; store: RunStore }) {
           ...(sim.logClockMhz === null ? [] : [["Clock in the log", `${formatExact(sim.logClockMhz)} MHz, not the config's`] as const]),
           ["Engine", ENGINE_LABEL[sim.engine] || "not stated"],
           ["Launcher", sim.launcherRef === null ? MISSING : <code>{sim.launcherRef}</code>],
-          ...(sim.provenance === null ? [] : [["Provenance", sim.provenance] as const]),
         ]}
       />
       <div class="row tight">
