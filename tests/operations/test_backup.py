@@ -92,6 +92,8 @@ def answers(url: str, token: str) -> dict[str, Any]:
     return told
 
 
+@pytest.mark.slow
+@pytest.mark.timeout(300)
 async def test_a_backup_brought_back_on_empty_servers_answers_as_before(
     replay_app: DemoApp, tmp_path: Path
 ) -> None:
@@ -155,6 +157,7 @@ async def test_big_facts_and_repeats_travel(fresh_nats: EmbeddedNats) -> None:
         assert await store_facts(client, told()) == 0
 
 
+@pytest.mark.slow
 async def test_a_log_that_version_1_wrote_is_served_today(tmp_path: Path) -> None:
     """The stored facts of `golden/v1.jsonl`, as a backup of that time would hold them."""
     tmp_path.chmod(0o755)  # noqa: ASYNC240

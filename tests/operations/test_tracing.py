@@ -20,6 +20,7 @@ WANTED = {
 }
 
 
+@pytest.mark.slow
 async def test_a_simulators_request_and_its_events_are_one_trace(monkeypatch: pytest.MonkeyPatch) -> None:
     with receiving() as receiver:
         monkeypatch.setenv("CASCADE_OTLP_ENDPOINT", receiver.endpoint)

@@ -1,0 +1,8 @@
+"""Lets these tests import the script that audits the dependencies."""
+
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).parents[2]
+if str(ROOT) not in sys.path:
+    sys.path.insert(0, str(ROOT))
