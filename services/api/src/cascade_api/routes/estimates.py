@@ -12,6 +12,7 @@ from cascade_api.estimates.rows import ConfigEstimate, RunEstimate, sharpened
 from cascade_api.estimates.store import ENGINE, ConfigFiles
 from cascade_api.gateway import Gate, Gateway
 from cascade_api.read_models import queries
+from cascade_api.wire.problems import documented
 from cascade_api.wire.results import KernelStat
 
 router = APIRouter(route_class=AuthedRoute, tags=["estimate"])
@@ -21,7 +22,7 @@ ANSWER_WITHIN_S = 10.0
 NOT_SIMULATED = frozenset({"replay", "estimate"})
 
 
-@router.get("/api/runs/{run_id}/estimate")
+@router.get("/api/runs/{run_id}/estimate", responses=documented(404))
 async def get_run_estimate(run_id: str, gateway: Gate) -> RunEstimate:
     """Every kernel on every config of the run, each estimated or simulated, with intervals and totals."""
     database = await gateway.fresh()
