@@ -181,7 +181,7 @@ def launch(
         if as_json:
             print_json(run.model_dump(mode="json"))
         else:
-            typer.echo(f"{run.id}: {len(run.sims)} sims on {', '.join(entry.gpu_config for entry in wanted)}")
+            typer.echo(launching.launched_line(run, wanted))
         if then_watch:
             raise typer.Exit(_watched(client, run.id, as_json=as_json))
         if not as_json:

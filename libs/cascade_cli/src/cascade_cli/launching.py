@@ -6,7 +6,7 @@ from collections.abc import Sequence
 import typer
 from cascade_client.client import CascadeClient
 from cascade_client.launching import MOST_UNASKED_SIMS, described, total_sims
-from cascade_client.wire.runs import MOST_REPLICAS, RunEntry
+from cascade_client.wire.runs import MOST_REPLICAS, RunDetail, RunEntry
 
 from cascade_cli.output import fail
 
@@ -36,6 +36,12 @@ def confirm(entries: Sequence[RunEntry], *, yes: bool) -> None:
     if not sys.stdin.isatty():
         fail(question, "run it again with --yes")
     typer.confirm(f"{question}. Go on?", abort=True, err=True)
+
+
+def launched_line(run: RunDetail, entries: Sequence[RunEntry]) -> str:
+    """What was launched, in one line."""
+    sims = "1 sim" if len(run.sims) == 1 else f"{len(run.sims)} sims"
+    return f"{run.id}: {sims} on {', '.join(entry.gpu_config for entry in entries)}"
 
 
 def _entry(text: str) -> RunEntry:

@@ -33,7 +33,7 @@ class Bars:
         for config in dict.fromkeys(sim.gpu_config for sim in known):
             group = [sim for sim in known if sim.gpu_config == config]
             ended = sum(sim.state in TERMINAL_SIM_STATES for sim in group)
-            self._update(config, f"{config} · {ended} of {len(group)} sims ended", group)
+            self._update(config, f"{config} · {ended} of {len(group)} ended", group)
 
     def _update(self, key: str, description: str, sims: list[SimSummary]) -> None:
         done = sum(sim.kernels_done for sim in sims)
