@@ -40,12 +40,16 @@ def deploy(
     ] = None,
     sim_cmd: Annotated[
         str | None,
-        typer.Option(help="Command each sim runs. (default: cascade worker --replay, on a recorded log)"),
+        typer.Option(
+            help="Command each sim runs, inside the image. "
+            "(default: cascade worker --replay, on a recorded log that the image holds)"
+        ),
     ] = None,
     accelsim_dir: Annotated[
         str | None,
         typer.Option(
-            help="Accel-Sim inside the image. (default: /app/tests/fixtures/accelsim, configs only)"
+            help="Accel-Sim inside the image, not on this machine. "
+            "(default: /app/tests/fixtures/accelsim, which the image holds: configs only)"
         ),
     ] = None,
     postprocess_cmd: Annotated[

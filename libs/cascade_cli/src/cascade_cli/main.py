@@ -42,7 +42,8 @@ app.command()(commands_estimate.estimate)
 @app.command()
 def serve(
     service: Annotated[
-        str | None, typer.Argument(help="One service alone (api, ingest, launcher, parser, requestsim).")
+        str | None,
+        typer.Argument(help="One service alone (api, ingest, launcher, parser, requestsim, samples)."),
     ] = None,
     host: Annotated[
         str | None, typer.Option(help="Address that the app listens on. [default: 0.0.0.0]")

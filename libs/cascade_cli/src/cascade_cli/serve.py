@@ -24,7 +24,15 @@ def settings_with(**overrides: object) -> ServeSettings:
     for name, value in overrides.items():
         if value is not None:
             os.environ[f"CASCADE_{name.upper()}"] = str(value)
-    return load(ServeSettings)
+    settings = load(ServeSettings)
+    # Only here: the demo and the tools for operators start an endpoint of their own or none.
+    if not settings.run_s3 and settings.s3_endpoint is None:
+        fail(
+            "CASCADE_RUN_S3 is false, so no S3 endpoint is started, and CASCADE_S3_ENDPOINT is not set",
+            "set it to the endpoint to use, or leave CASCADE_RUN_S3 out",
+            code=2,
+        )
+    return settings
 
 
 def serve_one(service: str) -> int:

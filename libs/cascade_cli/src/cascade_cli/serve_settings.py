@@ -54,7 +54,10 @@ class ServeSettings(BaseSettings):
     openai_wait_s: float = Field(
         default=3600, gt=0, description="Seconds that /v1 and /api/scenarios wait for step timing before 504."
     )
-    run_s3: bool = Field(default=True, description="Whether the embedded S3 endpoint is started.")
+    run_s3: bool = Field(
+        default=True,
+        description="Whether the embedded S3 endpoint is started. Where it is not, CASCADE_S3_ENDPOINT must name one.",
+    )
     workspace: str | None = Field(default=None, description="The workspace's name, shown in the UI's rail.")
     samples: bool = Field(default=True, description="Whether the bundled samples are seeded on start.")
     public_url: str | None = Field(
