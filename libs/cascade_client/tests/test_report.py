@@ -138,7 +138,7 @@ def test_a_sim_that_did_not_succeed_does_not_count() -> None:
     stats = [*times(sims[0], 10, 20), *times(sims[1], 1), *times(sims[2], 1)]
     report = build_report(a_run(*sims, state=RunState.PARTIAL), kernels=stats, comparison=NOTHING_COMPARED)
     assert [(config.median_ns, config.succeeded) for config in report.configs] == [(30, 1), (None, 0)]
-    assert report.not_comparable_because == "fewer than two configs have a simulated time"
+    assert report.not_comparable_because == "fewer than two configs have a time"
     assert report.fastest == []
 
 
@@ -172,7 +172,7 @@ def test_the_stand_ins_numbers_are_named_first_and_never_ranked() -> None:
     assert report.statements[0].text.startswith("Every sim's numbers were replayed by the stand-in")
     assert not report.comparable
     text = markdown(report)
-    assert text.index("stand-in") < text.index("## Simulated time")
+    assert text.index("stand-in") < text.index("## Replayed time")
     assert "The configs cannot be compared from this run" in text
 
 
@@ -183,6 +183,31 @@ def test_estimates_are_called_estimates_and_may_be_ranked() -> None:
     assert kinds(report) == ["estimate"]
     assert "No simulator ran" in report.statements[0].text
     assert report.fastest == ["A"]
+
+
+@pytest.mark.parametrize(
+    ("engines", "title", "column"),
+    [
+        (("accel-sim", "accel-sim"), "Simulated time", "median, simulated"),
+        (("estimate", "estimate"), "Estimated time", "median, estimated"),
+        (("replay", "replay"), "Replayed time", "median, replayed"),
+        (("estimate", "accel-sim"), "Time of mixed origin", "median, mixed"),
+    ],
+)
+def test_times_are_called_by_what_made_them(engines: tuple[str, str], title: str, column: str) -> None:
+    sims = [sim("A", engine=engines[0]), sim("B", engine=engines[1])]
+    stats = [*times(sims[0], 10, 20), *times(sims[1], 20, 20)]
+    rows: list[tuple[float | None, dict[str, float | None]]] = [(None, {"A": 10.0, "B": 20.0})]
+    text = markdown(build_report(a_run(*sims), kernels=stats, comparison=compared(rows)))
+    assert f"## {title}\n" in text
+    assert f"| {column} |" in text
+    assert ("simulated" in text.partition("## ")[2].lower()) is (title == "Simulated time")
+
+
+def test_a_sim_without_a_kernel_does_not_change_the_word() -> None:
+    sims = [sim("A", engine="estimate"), sim("A", 1, engine=None, state=SimState.FAILED, done=0)]
+    report = build_report(a_run(*sims), kernels=times(sims[0], 10, 20), comparison=NOTHING_COMPARED)
+    assert report.time_word == "estimated"
 
 
 def test_estimates_and_simulations_are_not_ranked_against_each_other() -> None:

@@ -105,7 +105,7 @@ async def test_an_agent_goes_from_a_trace_to_a_report(replay_app: DemoApp) -> No
         "SM80_A100": pytest.approx(39328 / 1410 * 1000),
         "SM80_A30": pytest.approx(39328 / 1440 * 1000),
     }
-    assert answer["text"].index("stand-in") < answer["text"].index("Simulated time")
+    assert answer["text"].index("stand-in") < answer["text"].index("Replayed time")
     assert log["lines"] == ["gpu_tot_sim_cycle = 39328"]
     assert stats["stats"]["gpu_sim_cycle"] > 0
     assert stats["statements"][0]["kind"] == "stand-in"

@@ -7,15 +7,16 @@ from cascade_accelsim.demangle import readable_name
 from cascade_client.report import Report
 from cascade_client.report_text import (
     MISSING,
-    NO_REAL_TIMING,
-    TIME_HEADINGS,
     accuracy_line,
     duration,
     failed_lines,
     headline,
+    no_real_timing,
     number,
     ranking,
+    time_headings,
     time_row,
+    time_title,
     worst_line,
     worst_title,
 )
@@ -112,7 +113,7 @@ def sims_table(run: RunDetail) -> Table:
 
 
 def comparison_table(comparison: Comparison) -> Table:
-    """Kernel by kernel, real against simulated time."""
+    """Kernel by kernel, real time against the sims'."""
     table = _table(
         ">#",
         "kernel",
@@ -131,9 +132,8 @@ def show_report(report: Report, console: Console) -> None:
     console.print(Text(headline(report), style="bold"))
     for statement in report.statements:
         console.print(Text(f"! {statement.text}", style="yellow"))
-    table = _table(
-        TIME_HEADINGS[0], *(f">{heading}" for heading in TIME_HEADINGS[1:]), title="Simulated time"
-    )
+    first, *others = time_headings(report)
+    table = _table(first, *(f">{heading}" for heading in others), title=time_title(report))
     for config in report.configs:
         _row(table, *time_row(config))
     console.print(table)
@@ -141,9 +141,9 @@ def show_report(report: Report, console: Console) -> None:
     _section(
         console,
         "Accuracy against real hardware",
-        [accuracy_line(e) for e in report.accuracy] or [NO_REAL_TIMING],
+        [accuracy_line(e) for e in report.accuracy] or [no_real_timing(report)],
     )
-    worst = [worst_line(kernel).replace("`", "") for kernel in report.worst_kernels]
+    worst = [worst_line(kernel, report).replace("`", "") for kernel in report.worst_kernels]
     _section(console, worst_title(report), worst or ["No kernel finished."])
     _section(console, "Sims that did not succeed", failed_lines(report.failed_sims) or ["None."])
 

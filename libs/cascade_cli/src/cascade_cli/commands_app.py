@@ -108,7 +108,7 @@ def results(
     ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Compare a run's kernels, real against simulated, and save its files."""
+    """Compare a run's kernels, real time against the sims', and save its files."""
     from cascade_cli import app_tables, saving
     from cascade_cli.connecting import connected
     from cascade_cli.output import console, print_json

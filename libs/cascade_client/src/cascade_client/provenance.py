@@ -18,6 +18,11 @@ Kind = Literal[
     "stand-in", "estimate", "reconstructed", "sample", "recorded", "clock", "overlap", "partial", "unknown"
 ]
 
+TimeWord = Literal["simulated", "estimated", "replayed", "mixed"]
+"""How the times of sims are called: never simulated where nothing was."""
+
+_WORDS: Final[dict[str | None, TimeWord]] = {"estimate": "estimated", "replay": "replayed"}
+
 RECORDED_OPT_KERNELS: Final = frozenset(
     {
         "nvjet_sm90_hsh_64x8_64x16_4x1_v_bz_bias_TNT",
@@ -93,6 +98,18 @@ def statements_of(
     if silent and not any(statement.kind in ("stand-in", "recorded", "sample") for statement in found):
         say("unknown", f"{_of(silent, run)} made by a simulator that did not say what it is.")
     return found
+
+
+def time_word(sims: Sequence[SimSummary]) -> TimeWord:
+    """The word for the times of these sims. One that finished no kernel has none, and counts only where none has.
+
+    A sim that does not name its engine is taken for a simulator, as the dashboard takes it; a statement says so.
+    """
+    telling = [sim for sim in sims if sim.kernels_done > 0] or sims
+    words = {_WORDS.get(sim.engine, "simulated") for sim in telling}
+    if len(words) > 1:
+        return "mixed"
+    return words.pop() if words else "simulated"
 
 
 def numbers_are_of_the_trace(

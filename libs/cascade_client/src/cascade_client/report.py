@@ -12,7 +12,7 @@ from cascade_accelsim.demangle import readable_name
 from pydantic import BaseModel, ConfigDict
 
 from cascade_client.failures import FailedSim, failed_sim
-from cascade_client.provenance import Statement, numbers_are_of_the_trace, statements_of
+from cascade_client.provenance import Statement, TimeWord, numbers_are_of_the_trace, statements_of, time_word
 from cascade_client.wire.results import Comparison, ComparisonRow, KernelStat
 from cascade_client.wire.runs import RunDetail, RunState, SimState, SimSummary
 from cascade_client.wire.traces import TraceDetail
@@ -28,7 +28,7 @@ class _Part(BaseModel):
 
 
 class ConfigTime(_Part):
-    """One config's simulated time: each replica's kernels added up."""
+    """One config's time: each replica's kernels added up."""
 
     gpu_config: str
     replicas: int
@@ -71,11 +71,11 @@ class WorstKernel(_Part):
     """As the API has it."""
     real_ns: float | None
     sim_ns: dict[str, float | None]
-    """Simulated time by config. [ns]"""
+    """The sims' time by config. [ns]"""
     error_percent: dict[str, float]
     """Signed error by config; empty without a measured time."""
     share_percent: float | None
-    """Share of the simulated time, mean of the configs."""
+    """Share of the sims' time, mean of the configs."""
     slowest_over_fastest: float | None
     """How much its time differs between configs."""
 
@@ -90,6 +90,8 @@ class Report(_Part):
     sim_counts: dict[str, int]
     statements: list[Statement]
     """What must be known before any number is read."""
+    time_word: TimeWord
+    """What the times are, by the engines of the sims that have any."""
     configs: list[ConfigTime]
     """Fastest first; those without a time last."""
     comparable: bool
@@ -134,6 +136,7 @@ def build_report(
         state=run.state,
         sim_counts={state.value: count for state, count in run.sim_counts.items()},
         statements=statements,
+        time_word=time_word(run.sims),
         configs=times,
         comparable=reason is None,
         not_comparable_because=reason,
@@ -205,13 +208,13 @@ def _not_comparable(
         return "the numbers come from the stand-in simulator and do not describe the trace"
     timed = [config for config in times if config.median_ns is not None]
     if len(timed) < 2:
-        return "fewer than two configs have a simulated time"
+        return "fewer than two configs have a time"
     counts = {config.kernels for config in timed}
     if len(counts) > 1 or None in counts:
         return "the sims finished different numbers of kernels"
     done = [sim for sim in run.sims if sim.state is SimState.SUCCEEDED]
     if any(kernel.sim_time_ns is None for sim in done for kernel in by_sim[sim.id]):
-        return "some kernels have no simulated time, so the totals are incomplete"
+        return "some kernels have no time, so the totals are incomplete"
     if len({sim.engine for sim in done}) > 1:
         return "the sims' numbers were not all made in the same way"
     return None

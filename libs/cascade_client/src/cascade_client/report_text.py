@@ -60,25 +60,43 @@ def markdown(report: Report) -> str:
     """The whole report."""
     parts = [f"**{headline(report)}**"]
     parts += [f"> **{statement.kind}**: {statement.text}" for statement in report.statements]
-    parts.append("## Simulated time")
-    parts.append(_table(TIME_HEADINGS, [time_row(config) for config in report.configs]))
+    parts.append(f"## {time_title(report)}")
+    parts.append(_table(time_headings(report), [time_row(config) for config in report.configs]))
     parts.append(ranking(report))
     parts.append("## Accuracy against real hardware")
-    parts.append("\n".join(f"- {accuracy_line(error)}" for error in report.accuracy) or NO_REAL_TIMING)
+    parts.append(
+        "\n".join(f"- {accuracy_line(error)}" for error in report.accuracy) or no_real_timing(report)
+    )
     parts.append(f"## {worst_title(report)}")
     parts.append(
-        "\n".join(f"- {worst_line(kernel)}" for kernel in report.worst_kernels) or "No kernel finished."
+        "\n".join(f"- {worst_line(kernel, report)}" for kernel in report.worst_kernels)
+        or "No kernel finished."
     )
     parts.append("## Sims that did not succeed")
     parts.append("\n".join(failed_lines(report.failed_sims)) or "None.")
     return "\n\n".join(parts) + "\n"
 
 
-NO_REAL_TIMING: Final = "The trace has no real timing, so this report covers simulated time only."
+def time_title(report: Report) -> str:
+    """The heading of the times, by what they are."""
+    return _kind_of_time(report).capitalize()
 
-TIME_HEADINGS: Final = (
-    "config", "succeeded", "median, simulated", "lowest", "highest", "× fastest", "cycles", "IPC", "kernels",
-)  # fmt: skip
+
+def no_real_timing(report: Report) -> str:
+    """What stands in place of the accuracy where nothing was measured."""
+    return f"The trace has no real timing, so this report covers {_kind_of_time(report)} only."
+
+
+def time_headings(report: Report) -> tuple[str, ...]:
+    """The headings over `time_row`."""
+    return (
+        "config", "succeeded", f"median, {report.time_word}", "lowest", "highest", "× fastest", "cycles", "IPC",
+        "kernels",
+    )  # fmt: skip
+
+
+def _kind_of_time(report: Report) -> str:
+    return "time of mixed origin" if report.time_word == "mixed" else f"{report.time_word} time"
 
 
 def time_row(config: ConfigTime) -> tuple[str, ...]:
@@ -100,7 +118,7 @@ def time_row(config: ConfigTime) -> tuple[str, ...]:
 def accuracy_line(error: ConfigError) -> str:
     """A config's error against the measured times, in a sentence."""
     if error.mape_percent is None:
-        return f"{error.gpu_config}: no kernel has both a measured and a simulated time"
+        return f"{error.gpu_config}: no kernel has both a measured time and one of a sim"
     left_out = f"; {error.rows_left_out} rows lack one of the two" if error.rows_left_out else ""
     if error.counterfactual:
         return (
@@ -115,11 +133,11 @@ def worst_title(report: Report) -> str:
     return (
         "Kernels with the largest error"
         if report.worst_by == "error"
-        else "Kernels with the largest share of simulated time"
+        else f"Kernels with the largest share of {_kind_of_time(report)}"
     )
 
 
-def worst_line(kernel: WorstKernel) -> str:
+def worst_line(kernel: WorstKernel, report: Report) -> str:
     """One of the worst kernels in a line."""
     times = ", ".join(
         f"{config} {duration(time)}"
@@ -130,7 +148,8 @@ def worst_line(kernel: WorstKernel) -> str:
         )
         for config, time in kernel.sim_ns.items()
     )
-    parts = [f"`{kernel.name}` (index {kernel.kernel_index}): simulated {times}"]
+    origin = "sims of mixed origin" if report.time_word == "mixed" else report.time_word
+    parts = [f"`{kernel.name}` (index {kernel.kernel_index}): {origin} {times}"]
     if kernel.real_ns is not None:
         parts.append(f"measured {duration(kernel.real_ns)}")
     if kernel.share_percent is not None:

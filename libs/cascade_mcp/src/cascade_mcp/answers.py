@@ -82,7 +82,7 @@ class KernelRow(BaseModel):
 
 
 class ComparisonAnswer(BaseModel):
-    """Kernels by position, real against simulated."""
+    """Kernels by position, real time against the sims'."""
 
     run_id: str
     statements: list[Statement]

@@ -77,7 +77,7 @@ class FindingTools:
             server.add_tool(tool, annotations=READ_ONLY)
 
     async def get_report(self, run_id: str) -> ReportAnswer:
-        """Tell what a run found: where its numbers come from, simulated time by config with spread, ties and multiples,
+        """Tell what a run found: where its numbers come from, time by config with spread, ties and multiples,
         error against real hardware with its number of rows, the worst kernels, and why sims failed."""
         async with calling(self._open_client) as client:
             report = await client.report(run_id)
@@ -89,7 +89,7 @@ class FindingTools:
         first: Annotated[int, Field(ge=0, description="First kernel position.")] = 0,
         count: Annotated[int, Field(ge=1, le=answers.MOST_ROWS)] = 50,
     ) -> answers.ComparisonAnswer:
-        """Compare kernels by position: real time against each config's simulated time. [ns]"""
+        """Compare kernels by position: real time against the sims' time by config. [ns]"""
         async with calling(self._open_client) as client:
             run = await client.run(run_id)
             comparison = await client.comparison(run_id)

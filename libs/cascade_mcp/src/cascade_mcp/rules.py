@@ -23,7 +23,10 @@ RULES: Final = (
         "trace: its numbers do not describe the trace, and configs cannot be compared from them. Estimates come from "
         "an analytical model; no simulator ran. Samples were reconstructed from published statistics."
     ),
-    "Call simulated times simulated. Take every number from an answer of the app, and say so where a value is missing.",
+    (
+        "Call times by the sims' engine: simulated, estimated or replayed. Take every number from an answer of the "
+        "app, and say so where a value is missing."
+    ),
     "Configs within 1 % of each other tie: name no winner.",
     "A trace runs only on GPU configs of its own architecture, and only when it is `ready`. Samples cannot run.",
     (
