@@ -3,6 +3,7 @@ import { Age, Badge, Command, ErrorNote, Loading, PageHead, StateBadge, TableScr
 import type { Trace } from "../model/entities";
 import { toTrace } from "../model/entities";
 import { formatBytes, formatExact } from "../model/units";
+import { profilerCommand, uploadCommand } from "../model/upload-commands";
 import { pathOf } from "../router";
 import { useLoaded } from "../state/poll";
 import { client, health } from "../state/session";
@@ -107,23 +108,6 @@ function NoTraces() {
       </div>
     </section>
   );
-}
-
-/** The documented upload commands with this server's own S3 endpoint filled in. */
-export function uploadCommand(endpoint: string): string {
-  return [
-    "uv run python scripts/upload_trace.py ./my-trace --run-name my-trace \\",
-    `  --endpoint ${endpoint} --meta trace_gpu_arch=sm_90`,
-  ].join("\n");
-}
-
-export function profilerCommand(endpoint: string): string {
-  return [
-    "modal run accelsim_trace.py --model facebook/opt-125m \\",
-    "  --layers model.decoder.layers.10.self_attn \\",
-    '  --prompt "Hello, my name is" --max-tokens 4 \\',
-    `  --s3-endpoint ${endpoint} --s3-bucket cascade --s3-addressing-style path`,
-  ].join("\n");
 }
 
 function UploadHelp() {
