@@ -16,7 +16,7 @@ import pytest
 import pytest_asyncio
 from cascade_cli import web_commands
 from cascade_cli.testing_serve import Server, serving
-from playwright.async_api import Browser, ConsoleMessage, Error, Page, ViewportSize, async_playwright
+from playwright.async_api import Browser, ConsoleMessage, Error, Page, ViewportSize, async_playwright, expect
 
 SIMULATOR = Path(__file__).parent / "simulator.py"
 DESKTOP: ViewportSize = {"width": 1280, "height": 800}
@@ -24,6 +24,8 @@ SETTINGS = {
     "CASCADE_SIM_CMD": shlex.join([sys.executable, str(SIMULATOR)]),
     "CASCADE_WORKSPACE": "browser-tests",
 }
+# A machine that does much else at once is slow, not wrong.
+expect.set_options(timeout=20_000)
 SAMPLE_RUN = "run-sample-opt125m-h100-e2e"
 
 

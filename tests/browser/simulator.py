@@ -1,29 +1,69 @@
-"""The command that each sim of the browser tests runs: the trace's name says which engine to be.
+"""The command that each sim of the browser tests runs: the trace's name says what it does.
 
 `live-*` replays the bundled log at a pace that can be watched, `endless-*` so slowly that somebody cancels it,
-`failing-*` ends at once with code 3; anything else is estimated.
+`failing-*` ends at once with code 3. `halfway-*` stands still after three kernels of that log, which it says were
+replayed (`halfway-replayed`) or simulated. Anything else is estimated.
 """
 
+import gzip
+import json
 import os
+import signal
 import sys
+import time
+import urllib.request
 from pathlib import Path
 
 REPLAY_LOG = Path(__file__).parents[2] / "examples" / "replay" / "rtx3070-babelstream.log.gz"
 DELAYS_S = {"live": "0.06", "endless": "5"}
+LINES_OF_THREE_KERNELS = 5600
+CHUNK_LINES = 400
+HEARTBEAT_S = 2.0
 
 
 def main() -> None:
-    """Become the worker that the trace's name asks for."""
-    kind = Path(os.environ["CASCADE_TRACE_DIR"]).name.split("-")[0]
+    """Become the sim that the trace's name asks for."""
+    kind, _, variant = Path(os.environ["CASCADE_TRACE_DIR"]).name.partition("-")
     if kind == "failing":
         sys.stderr.write("simulator: this trace is made to fail\n")
         raise SystemExit(3)
+    if kind == "halfway":
+        stand_halfway("replay" if variant == "replayed" else "accel-sim")
+        return
     engine = (
         ["--replay", str(REPLAY_LOG), "--delay", DELAYS_S[kind]]
         if kind in DELAYS_S
         else ["--engine", "estimate"]
     )
     os.execv(sys.executable, [sys.executable, "-m", "cascade_worker", *engine])
+
+
+def stand_halfway(engine: str) -> None:
+    """Send a part of the log, then live on until somebody stops this process."""
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
+    lines = gzip.decompress(REPLAY_LOG.read_bytes()).decode().split("\n")[:LINES_OF_THREE_KERNELS]
+    alive = {"state": "running", "engine": engine}
+    post("heartbeat", alive)
+    for seq, start in enumerate(range(0, len(lines), CHUNK_LINES)):
+        post("logs", {"seq": seq, "lines": lines[start : start + CHUNK_LINES]})
+    while not json.loads(post("heartbeat", alive))["cancel"]:
+        time.sleep(HEARTBEAT_S)
+
+
+def post(what: str, body: object) -> bytes:
+    """Tell the app; returns its answer."""
+    request = urllib.request.Request(
+        f"{os.environ['CASCADE_MAIN_URL']}/api/sims/{os.environ['CASCADE_SIM_ID']}/{what}",
+        data=json.dumps(body).encode(),
+        headers={
+            "Content-Type": "application/json",
+            "Authorization": f"Bearer {os.environ['CASCADE_TOKEN']}",
+            "X-Cascade-Attempt": f"{os.environ['CASCADE_ATTEMPT']}.here",
+        },
+    )
+    with urllib.request.urlopen(request, timeout=30) as reply:
+        answer: bytes = reply.read()
+    return answer
 
 
 if __name__ == "__main__":

@@ -79,6 +79,40 @@ async def test_an_estimated_run_never_calls_its_times_simulated(
     await expect(page.get_by_test_id("columns").locator("li")).to_have_count(2)
 
 
+async def test_an_estimated_total_comes_with_its_interval(
+    server: Server, estimated_run: str, open_page: OpenPage
+) -> None:
+    async with server.client() as client:
+        answer = (await client.get(f"/api/runs/{estimated_run}/estimate")).raise_for_status().json()
+    a100 = answer["configs"][0]
+    page = await open_page(server, f"/runs/{estimated_run}")
+    row = page.get_by_test_id("estimate-totals").locator("tbody tr").first
+    await expect(row).to_contain_text("SM80_A100")
+    await expect(row).to_contain_text(f"{a100['total_ns'] / 1000:.1f} µs")
+    interval = f"{a100['total_low_ns'] / 1000:.1f} µs to {a100['total_high_ns'] / 1000:.1f} µs"
+    await expect(row).to_contain_text(interval)
+    await expect(row).to_contain_text("all 8 kernels estimated")
+    # The comparison's own total does not stand without it.
+    await expect(page.get_by_test_id("columns").locator("li").first).to_contain_text(f"interval {interval}")
+
+
+async def test_the_estimate_sharpens_while_kernels_are_simulated(server: Server, open_page: OpenPage) -> None:
+    run_id = await server.launch(await server.upload("halfway-simulated"), {"SM80_A100": 1, "SM80_A30": 1})
+    page = await open_page(server, f"/runs/{run_id}")
+    totals = page.get_by_test_id("estimate-totals")
+    for config in ("SM80_A100", "SM80_A30"):
+        row = totals.locator("tbody tr").filter(has_text=config)
+        await expect(row).to_contain_text("3 of 8 kernels simulated, 5 estimated", timeout=60_000)
+    await page.get_by_text("Every kernel, estimated or simulated").click()
+    rows = page.get_by_test_id("estimate-kernels").locator(".grid-row:not(.grid-head)")
+    await expect(rows).to_have_count(8)
+    await expect(rows.nth(2)).to_contain_text("simulated")
+    await expect(rows.nth(3)).to_contain_text("estimated")
+    await expect(rows.nth(3)).to_contain_text(re.compile(r"µs to .* µs"))
+    async with server.client() as client:
+        (await client.post(f"/api/runs/{run_id}/cancel")).raise_for_status()
+
+
 async def test_runs_of_different_traces_are_compared_with_a_warning(
     server: Server, estimated_run: str, open_page: OpenPage
 ) -> None:

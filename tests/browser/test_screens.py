@@ -38,23 +38,25 @@ class Places:
 
     trace_id: str
     estimated: str
-    active: ToldRun
+    active: str
+    states: ToldRun
     wide: ToldRun
 
 
 @pytest_asyncio.fixture(scope="session", loop_scope="session")
 async def places(server: Server, estimated_run: str) -> Places:
     """A workspace in which something is happening."""
+    active = await server.launch(await server.upload("halfway-replayed"), {"SM80_A100": 2, "SM80_A30": 1})
     lines = recorded_lines()
     async with operator_log(server.data_dir) as log:
-        active = await tell_run(log, "demo", {"SM80_A100": 4, "SM80_A30": 3})
+        states = await tell_run(log, "demo", {"SM80_A100": 4, "SM80_A30": 3})
         wide = await tell_run(log, "demo", {"SM80_A100": 40, "SM80_A30": 24})
-        facts = [fact for sim in active.sims[:6] for fact in active.launched(sim)]
-        for sim, part in zip(active.sims[:5], (1.0, 0.7, 0.4, 0.25, 0.85), strict=True):
-            facts += [active.heartbeat(sim), *active.logged(sim, lines[: int(len(lines) * part)])]
-        facts.append(active.succeeded(active.sims[0]))
-        facts.append(active.failed(active.sims[3], "the simulator ended with code 134: core dumped"))
-        facts.append(active.silent(active.sims[4]))
+        facts = [fact for sim in states.sims[:6] for fact in states.launched(sim)]
+        for sim, part in zip(states.sims[:5], (1.0, 0.7, 0.4, 0.25, 0.85), strict=True):
+            facts += [states.heartbeat(sim), *states.logged(sim, lines[: int(len(lines) * part)])]
+        facts.append(states.succeeded(states.sims[0]))
+        facts.append(states.failed(states.sims[3], "the simulator ended with code 134: core dumped"))
+        facts.append(states.silent(states.sims[4]))
         for number, sim in enumerate(wide.sims[:56]):
             facts += [*wide.launched(sim), wide.heartbeat(sim)]
             facts += wide.logged(sim, lines[: 400 + 175 * number], chunk=10_000)
@@ -62,11 +64,14 @@ async def places(server: Server, estimated_run: str) -> Places:
         await tell(log, facts)
 
     async def parsed() -> bool:
-        run = await server.run(active.run_id)
+        run = await server.run(states.run_id)
+        halfway = await server.run(active)
+        if any(sim["kernels_done"] < 3 for sim in halfway["sims"]):
+            return False
         return [sim["kernels_done"] for sim in run["sims"]] == [6, 4, 2, 2, 5, 0, 0]
 
     await eventually(parsed, "the told run was parsed")
-    return Places("demo", estimated_run, active, wide)
+    return Places("demo", estimated_run, active, states, wide)
 
 
 Prepare = Callable[[Page], Awaitable[None]]
@@ -145,16 +150,17 @@ SCREENS: Final = (
         shows("launch"),
     ),
     Screen("runs", lambda _: "/runs", shows("run-row")),
-    Screen("run-active", lambda at: f"/runs/{at.active.run_id}", shows("timeline"), whole=True),
+    Screen("run-active", lambda at: f"/runs/{at.active}", shows("estimate-totals"), whole=True),
+    Screen("run-states", lambda at: f"/runs/{at.states.run_id}", shows("timeline"), whole=True),
     Screen("run-64-sims", lambda at: f"/runs/{at.wide.run_id}", shows("timeline"), whole=True),
     Screen("run-estimated", lambda at: f"/runs/{at.estimated}", whole_run, whole=True),
     Screen("run-sample", lambda _: f"/runs/{SAMPLE_RUN}", sample_run, whole=True),
     Screen(
-        "sim", lambda at: f"/runs/{at.active.run_id}/sims/{at.active.sims[1].sim_id}", shows("sim-drawer")
+        "sim", lambda at: f"/runs/{at.states.run_id}/sims/{at.states.sims[1].sim_id}", shows("sim-drawer")
     ),
     Screen(
         "log",
-        lambda at: f"/runs/{at.active.run_id}/sims/{at.active.sims[0].sim_id}/log?q=kernel_name",
+        lambda at: f"/runs/{at.states.run_id}/sims/{at.states.sims[0].sim_id}/log?q=kernel_name",
         searched_log,
     ),
     Screen(

@@ -8,6 +8,7 @@ import type {
   KernelStat,
   RunCreate,
   RunDetail,
+  RunEstimate,
   RunFile,
   RunSummary,
   ScenarioCreate,
@@ -91,6 +92,8 @@ export class Client {
     this.json<KernelStat[]>(`/api/runs/${segment(id)}/kernels`, init(signal));
   comparison = (id: string, signal?: AbortSignal) =>
     this.json<Comparison>(`/api/runs/${segment(id)}/comparison`, init(signal));
+  estimate = (id: string, signal?: AbortSignal) =>
+    this.json<RunEstimate>(`/api/runs/${segment(id)}/estimate`, init(signal));
   stepTimelines = (id: string, signal?: AbortSignal) =>
     this.json<SimStepTimeline[]>(`/api/runs/${segment(id)}/step-timelines`, init(signal));
   runFiles = (id: string, signal?: AbortSignal) => this.json<RunFile[]>(`/api/runs/${segment(id)}/files`, init(signal));

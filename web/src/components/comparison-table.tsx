@@ -3,6 +3,7 @@
 import { useMemo, useState } from "preact/hooks";
 import { seriesVariable } from "../charts/colours";
 import type { Cell, ColumnSummary, Row, SortKey, Table } from "../model/comparison";
+import type { Interval } from "../model/estimate";
 import { filterRows, groupByName, sortRows } from "../model/comparison";
 import { MISSING, formatExact, formatNs, formatPercent, formatSignedPercent, plural, significant } from "../model/units";
 import { withoutSharedStart } from "../model/labels";
@@ -13,7 +14,14 @@ const LINE_PX = 20;
 const NAME_PX = 26;
 const ROW_PAD_PX = 12;
 
-export function ColumnCards({ table, comparable }: { table: Table; comparable: boolean }) {
+interface CardsProps {
+  readonly table: Table;
+  readonly comparable: boolean;
+  /** By the columns' labels: what an estimated total may be off by. */
+  readonly intervals?: ReadonlyMap<string, Interval>;
+}
+
+export function ColumnCards({ table, comparable, intervals }: CardsProps) {
   return (
     <ul class="columns" data-testid="columns">
       {table.columns.map((column, i) => (
@@ -21,6 +29,7 @@ export function ColumnCards({ table, comparable }: { table: Table; comparable: b
           <strong class="break">{column.label}</strong>
           <span class="big">{formatNs(column.total?.median)}</span>
           <span class="small muted">{totalNote(column)}</span>
+          {column.word === "estimated" && <IntervalNote interval={intervals?.get(column.label)} />}
           {table.columns.length > 1 && <span class="small">{comparable ? ratioNote(column) : "not comparable: replayed numbers"}</span>}
           {table.hasErrors && (
             <span class="small" data-testid="mape">
@@ -33,8 +42,18 @@ export function ColumnCards({ table, comparable }: { table: Table; comparable: b
   );
 }
 
+function IntervalNote({ interval }: { interval: Interval | undefined }) {
+  if (interval === undefined || interval.lowNs === interval.highNs) return null;
+  return (
+    <span class="small" data-testid="interval">
+      interval {formatNs(interval.lowNs)} to {formatNs(interval.highNs)}
+    </span>
+  );
+}
+
 function totalNote(column: ColumnSummary): string {
   if (column.total === null) return "no replica succeeded yet";
+  if (column.total.low === column.total.high && column.total.n > 1) return `${column.word}, ${column.total.n} equal replicas`;
   if (column.total.n === 1) return `${column.word}, 1 replica`;
   return `${column.word}, median of ${column.total.n}; ${formatNs(column.total.low)} to ${formatNs(column.total.high)}`;
 }

@@ -3,16 +3,18 @@ import { useMemo } from "preact/hooks";
 import { ColumnCards, ComparisonTable } from "../../components/comparison-table";
 import type { ColumnInput } from "../../model/comparison";
 import { buildTable } from "../../model/comparison";
+import type { Estimate } from "../../model/estimate";
 import { noticesFor, timeWordOf } from "../../model/engine";
 import type { LiveRun } from "../../model/run-state";
 import type { RunStore } from "../../state/live-run";
 import { useRealTiming, useThrottled } from "../../state/run-hooks";
 
-export function ComparisonSection({ store }: { store: RunStore }) {
+export function ComparisonSection({ store, estimate }: { store: RunStore; estimate: Estimate | null }) {
   const live = useThrottled(store.run, 1500);
   const real = useRealTiming(live);
   const table = useMemo(() => (live === null ? null : buildTable(columnsOf(live), real?.byIndex ?? new Map())), [live, real]);
   const comparable = useMemo(() => live === null || isComparable(live), [live]);
+  const intervals = useMemo(() => new Map((estimate?.configs ?? []).flatMap((one) => (one.total === null ? [] : [[one.config, one.total] as const]))), [estimate]);
   return (
     <section class="card" aria-labelledby="comparison">
       <header>
@@ -24,7 +26,7 @@ export function ComparisonSection({ store }: { store: RunStore }) {
           <p class="muted">No kernel has finished yet.</p>
         ) : (
           <>
-            <ColumnCards table={table} comparable={comparable} />
+            <ColumnCards table={table} comparable={comparable} intervals={intervals} />
             <ComparisonTable table={table} />
           </>
         )}

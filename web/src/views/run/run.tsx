@@ -16,6 +16,7 @@ import { now } from "../../state/clock";
 import { useLoaded } from "../../state/poll";
 import { toRunDetail } from "../../model/entities";
 import { ComparisonSection } from "./comparison-section";
+import { EstimateSection, useEstimate } from "./estimate-section";
 import { OutputsSection } from "./outputs";
 import { SimDrawer } from "./sim-drawer";
 import { SimsSection } from "./sims";
@@ -28,6 +29,7 @@ export function RunView({ runId, simId }: { runId: string; simId: string | null 
     store.open();
     return () => store.close();
   }, [store]);
+  const estimate = useEstimate(store);
   const present = useComputed(() => store.run.value !== null).value;
   const refused = useComputed(() => (store.line.value.state === "refused" ? store.line.value.status : null)).value;
   if (refused === 404) {
@@ -46,8 +48,9 @@ export function RunView({ runId, simId }: { runId: string; simId: string | null 
         <>
           <RunNotices store={store} />
           <SimsSection store={store} selected={simId} />
+          <EstimateSection store={store} loaded={estimate} />
           <TimelineSection store={store} />
-          <ComparisonSection store={store} />
+          <ComparisonSection store={store} estimate={estimate.estimate} />
           <StepsSection store={store} />
           <OutputsSection store={store} />
           {simId !== null && <SimDrawer key={simId} store={store} simId={simId} />}

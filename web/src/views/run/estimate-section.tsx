@@ -1,0 +1,196 @@
+// The Estimate card: what the analytical model expects of the trace on each config
+// of the run, at once and with its interval; simulated kernels take their place in
+// it as they finish.
+import { useComputed } from "@preact/signals";
+import { useEffect, useState } from "preact/hooks";
+import { ApiError } from "../../api/client";
+import { Badge, ErrorNote, KernelName, Loading, TableScroll } from "../../components/basics";
+import { VirtualList } from "../../components/virtual";
+import type { ConfigEstimate, Estimate, Interval } from "../../model/estimate";
+import { sourcesText, toEstimate } from "../../model/estimate";
+import { MISSING, formatNs } from "../../model/units";
+import type { RunStore } from "../../state/live-run";
+import { useLoaded } from "../../state/poll";
+import { useThrottled } from "../../state/run-hooks";
+import { client } from "../../state/session";
+
+/** An answer lists every kernel of every config: it is asked again only when kernels landed, and not more often. */
+const ASK_AGAIN_MS = 5000;
+/** While the server still computes one. */
+const COMPUTING_MS = 2000;
+
+export interface LoadedEstimate {
+  readonly estimate: Estimate | null;
+  readonly error: Error | null;
+  readonly reload: () => void;
+}
+
+/** The run's estimate, renewed as kernels land. Null for a sample, which has nothing to estimate from. */
+export function useEstimate(store: RunStore): LoadedEstimate {
+  const live = useThrottled(store.run, ASK_AGAIN_MS);
+  const [kept, setKept] = useState<Estimate | null>(null);
+  const sample = live === null || live.trace.sample || live.run.sample;
+  const key = sample ? "no estimate" : `estimate ${store.runId} ${live.kernelCount} ${live.run.state}`;
+  const load = async (signal: AbortSignal) => (sample ? null : toEstimate(await client.estimate(store.runId, signal)));
+  const { data, error, reload } = useLoaded(key, load, kept?.computing === true ? COMPUTING_MS : undefined);
+  useEffect(() => {
+    if (data !== null) setKept(data);
+  }, [data]);
+  return { estimate: kept, error: kept === null && !isUnknownRoute(error) ? error : null, reload };
+}
+
+/** A server from before the route: the card is left out. */
+function isUnknownRoute(error: Error | null): boolean {
+  return error instanceof ApiError && error.status === 404;
+}
+
+export function EstimateSection({ store, loaded }: { store: RunStore; loaded: LoadedEstimate }) {
+  const sample = useComputed(() => store.run.value?.trace.sample === true || store.run.value?.run.sample === true).value;
+  const { estimate, error, reload } = loaded;
+  if (sample || (estimate === null && error === null)) return null;
+  return (
+    <section class="card" aria-labelledby="estimate" data-testid="estimate">
+      <header>
+        <h2 id="estimate">Estimate</h2>
+        <span class="small muted">Total kernel time from the trace alone{estimate === null ? "" : `, by ${estimate.engine}`}; simulated kernels take their place as they finish</span>
+      </header>
+      <div class="body stack-gap">
+        {error !== null && <ErrorNote error={error} retry={reload} />}
+        {estimate !== null && <Totals estimate={estimate} />}
+        {estimate !== null && <Kernels estimate={estimate} />}
+      </div>
+    </section>
+  );
+}
+
+function Totals({ estimate }: { estimate: Estimate }) {
+  return (
+    <TableScroll label="Estimated totals by config" flush={false}>
+      <table data-testid="estimate-totals">
+        <thead>
+          <tr>
+            <th>Config</th>
+            <th class="num">Total</th>
+            <th class="num" title="Sum of the kernels' 80% intervals: as if all kernels erred the same way, so wider than 80%">
+              Interval
+            </th>
+            <th class="interval-cell">
+              <span class="visually-hidden">Interval as a bar</span>
+            </th>
+            <th>Source</th>
+          </tr>
+        </thead>
+        <tbody>
+          {estimate.configs.map((one) => (
+            <tr key={one.config}>
+              <td class="nowrap strong">{one.config}</td>
+              {one.total === null ? (
+                <td colSpan={4} class={one.state === "failed" ? "problem" : "muted"}>
+                  {one.state === "computing" ? <Loading what="the estimate" /> : (one.detail ?? "no estimate")}
+                </td>
+              ) : (
+                <>
+                  <td class="num strong">{formatNs(one.total.ns)}</td>
+                  <td class="num">{intervalText(one.total)}</td>
+                  <td class="interval-cell">
+                    <IntervalBar interval={one.total} scaleNs={estimate.longestNs} />
+                  </td>
+                  <td>{sourcesText(one)}</td>
+                </>
+              )}
+            </tr>
+          ))}
+        </tbody>
+      </table>
+    </TableScroll>
+  );
+}
+
+export function intervalText(interval: Interval): string {
+  return interval.lowNs === interval.highNs ? "none: simulated" : `${formatNs(interval.lowNs)} to ${formatNs(interval.highNs)}`;
+}
+
+function IntervalBar({ interval, scaleNs }: { interval: Interval; scaleNs: number }) {
+  const percent = (ns: number) => `${scaleNs === 0 ? 0 : (ns / scaleNs) * 100}%`;
+  return (
+    <span class="bar-track" aria-hidden="true">
+      <i class="interval" style={{ marginLeft: percent(interval.lowNs), width: percent(interval.highNs - interval.lowNs) }} />
+      <b class="mark" style={{ left: percent(interval.ns) }} />
+    </span>
+  );
+}
+
+const ROW_PX = 30;
+
+function Kernels({ estimate }: { estimate: Estimate }) {
+  const ready = estimate.configs.filter((one) => one.kernels.length > 0);
+  const [config, setConfig] = useState<string | null>(null);
+  const shown = ready.find((one) => one.config === config) ?? ready[0];
+  if (shown === undefined) return null;
+  return (
+    <details>
+      <summary>Every kernel, estimated or simulated</summary>
+      {ready.length > 1 && (
+        <label class="inline estimate-config">
+          Config{" "}
+          <select value={shown.config} onChange={(event) => setConfig(event.currentTarget.value)}>
+            {ready.map((one) => (
+              <option key={one.config} value={one.config}>
+                {one.config}
+              </option>
+            ))}
+          </select>
+        </label>
+      )}
+      <KernelRows config={shown} />
+    </details>
+  );
+}
+
+function KernelRows({ config }: { config: ConfigEstimate }) {
+  return (
+    <VirtualList
+      class="estimate-grid"
+      label={`Kernels on ${config.config}`}
+      testid="estimate-kernels"
+      count={config.kernels.length}
+      rowPx={ROW_PX}
+      heightPx={ROW_PX * 12}
+      header={
+        <div class="grid-row grid-head" role="row">
+          {["#", "Kernel", "Source", "Time", "80% interval", "Bound by"].map((label) => (
+            <div key={label} role="columnheader" class={label === "Time" || label === "#" || label === "80% interval" ? "num" : ""}>
+              {label}
+            </div>
+          ))}
+        </div>
+      }
+      row={(index) => {
+        const kernel = config.kernels[index];
+        if (kernel === undefined) return null;
+        return (
+          <div key={kernel.index} class="grid-row" role="row" aria-rowindex={index + 2} style={{ height: `${ROW_PX}px` }}>
+            <div role="cell" class="num">
+              {kernel.index + 1}
+            </div>
+            <div role="cell" class="cut">
+              <KernelName name={kernel.name} />
+            </div>
+            <div role="cell">
+              <Badge tone={kernel.simulated ? "ok" : "info"}>{kernel.simulated ? "simulated" : "estimated"}</Badge>
+            </div>
+            <div role="cell" class="num">
+              {formatNs(kernel.ns)}
+            </div>
+            <div role="cell" class="num">
+              {kernel.simulated ? MISSING : intervalText(kernel)}
+            </div>
+            <div role="cell" class="cut" title={kernel.bottleneck ?? undefined}>
+              {kernel.bottleneck ?? MISSING}
+            </div>
+          </div>
+        );
+      }}
+    />
+  );
+}
