@@ -14,7 +14,7 @@ from cascade_core.jetstream.provision import provision
 from cascade_core.settings import NatsSettings
 from cascade_core.writers import Service
 
-from cascade_cli import bundled, running
+from cascade_cli import bundled, child_environment, running
 from cascade_cli.embedded.s3_requests import S3Access
 from cascade_cli.embedded.stack import EmbeddedStack, NatsLogin, StackUrls
 from cascade_cli.serve_settings import ServeSettings
@@ -23,9 +23,8 @@ from cascade_cli.supervisor import Supervisor
 
 _logger = structlog.get_logger(__name__)
 
-# What any Python process needs of the outside; secrets of the operator's shell are not among it.
+# What every service takes from the operator's environment, beside what any program needs.
 _PASSED_ON = (
-    "PATH", "HOME", "LANG", "LC_ALL", "TZ", "TMPDIR", "USER", "VIRTUAL_ENV", "PYTHONPATH", "LD_LIBRARY_PATH",
     "CASCADE_LOG_FORMAT", "CASCADE_LOG_LEVEL", "CASCADE_OTLP_ENDPOINT",
     "OTEL_TRACES_SAMPLER", "OTEL_TRACES_SAMPLER_ARG",
     "CASCADE_TOKENIZER_DIR",
@@ -148,7 +147,7 @@ def _urls(settings: ServeSettings, urls: StackUrls) -> running.RunningUrls:
 def environment_of(name: str, settings: ServeSettings, stack: EmbeddedStack) -> dict[str, str]:
     """The environment of one service: what it needs and no secret beyond that."""
     urls = stack.urls
-    environment = {key: os.environ[key] for key in _PASSED_ON if key in os.environ}
+    environment = child_environment.bare() | {key: os.environ[key] for key in _PASSED_ON if key in os.environ}
     environment["PYTHONUNBUFFERED"] = "1"
     if settings.metrics_port is not None and name in METRICS_ORDER:
         environment["CASCADE_METRICS_PORT"] = str(settings.metrics_port + METRICS_ORDER.index(name))

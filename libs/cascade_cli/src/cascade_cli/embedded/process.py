@@ -19,6 +19,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import BinaryIO
 
+from cascade_cli import child_environment
 from cascade_cli.embedded.errors import DataDirectoryInUseError, EmbeddedServerError, PortTakenError
 from cascade_cli.embedded.locks import HeldLock, holder, is_free, try_lock
 
@@ -51,7 +52,7 @@ class ServerSpec:
     directory: Path
     """Where its log and its lock lie. Exists. Also the working directory."""
     environment: Mapping[str, str] = field(default_factory=dict)
-    """Added to this process's environment."""
+    """Added to what any program needs."""
     run_as: RunAs | None = None
     stop_signal: signal.Signals = signal.SIGTERM
     death_signal: signal.Signals = signal.SIGKILL
@@ -197,7 +198,7 @@ class ServerProcess:
                 self._child = subprocess.Popen(
                     guarded,
                     cwd=spec.directory,
-                    env={**os.environ, **spec.environment},
+                    env=child_environment.bare() | dict(spec.environment),
                     stdin=subprocess.DEVNULL,
                     stdout=log,
                     stderr=log,
