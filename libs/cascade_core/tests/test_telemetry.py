@@ -1,53 +1,63 @@
-"""Logs as a reader of them needs them: one object a line, and never what a program held in its variables."""
+"""Trace context that travels with facts, and logs."""
 
 import json
-import subprocess
-import sys
+import logging
 
 import pytest
-
-SECRET = "sec" + "ret-0815-in-a-variable"
-PROGRAM = """
-import logging, structlog
+import structlog
 from cascade_core import telemetry
+from cascade_core.jetstream.log import JetStreamLog
 from cascade_core.settings import TelemetrySettings
+from cascade_core.testing.builders import chunk
+from opentelemetry.sdk.trace import TracerProvider
 
-telemetry.configure(TelemetrySettings(log_format={format!r}), service="test")
+PARENT = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
 
-def open_something(password):
+
+def test_outside_a_trace_there_is_no_context() -> None:
+    assert telemetry.current_traceparent() is None
+    with telemetry.continued(None):
+        assert telemetry.current_traceparent() is None
+
+
+def test_work_goes_on_in_the_trace_of_its_cause() -> None:
+    with telemetry.continued(PARENT):
+        assert telemetry.current_traceparent() == PARENT
+    assert telemetry.current_traceparent() is None
+
+
+def test_a_context_that_is_none_is_passed_over() -> None:
+    with telemetry.continued("rubbish"):
+        assert telemetry.current_traceparent() is None
+
+
+async def test_a_fact_keeps_the_trace_that_caused_it(jetstream_log: JetStreamLog) -> None:
+    tracer = TracerProvider().get_tracer("test")
+    with telemetry.continued(PARENT), tracer.start_as_current_span("request"):
+        await jetstream_log.append(chunk(0, ["a"]))
+    await jetstream_log.append(chunk(1, ["b"]))
+    first, second = await jetstream_log.read(["cascade.v1.>"])
+    assert first.traceparent is not None
+    assert first.traceparent.split("-")[1] == PARENT.split("-")[1]
+    assert second.traceparent is None
+
+
+def test_json_logs_are_one_object_a_line(capsys: pytest.CaptureFixture[str]) -> None:
+    before = structlog.get_config()
     try:
-        raise ValueError("cannot be opened")
-    except ValueError as error:
-        structlog.get_logger().error("broken", sim_id="sim-1", exc_info=error)
-        logging.getLogger("some.library").exception("it broke")
-
-open_something("sec" + "ret-0815-in-a-variable")
-"""
-
-
-def said(log_format: str) -> str:
-    """What a program writes that logs two errors."""
-    done = subprocess.run(
-        [sys.executable, "-c", PROGRAM.format(format=log_format)], capture_output=True, text=True, check=True
-    )
-    assert done.stdout == ""
-    return done.stderr
-
-
-@pytest.mark.parametrize("log_format", ["json", "console"])
-def test_a_traceback_shows_no_variables(log_format: str) -> None:
-    output = said(log_format)
-    assert output.count("cannot be opened") >= 2
-    assert SECRET not in output
-
-
-def test_json_logs_are_one_object_a_line_also_from_libraries() -> None:
-    ours, theirs = [json.loads(line) for line in said("json").split("\n") if line]
-    assert (ours["event"], ours["sim_id"], ours["service"], ours["level"]) == (
-        "broken",
-        "sim-1",
-        "test",
-        "error",
-    )
-    assert (theirs["event"], theirs["logger"], theirs["level"]) == ("it broke", "some.library", "error")
-    assert {"timestamp", "exception"} <= ours.keys() & theirs.keys()
+        telemetry.configure(TelemetrySettings(log_format="json", log_level="INFO"), service="test")
+        structlog.get_logger("x").info("something", number=1)
+        structlog.get_logger("x").debug("too little")
+        lines = [line for line in capsys.readouterr().err.split("\n") if line]
+        assert len(lines) == 1
+        record = json.loads(lines[0])
+        assert (record["event"], record["number"], record["service"], record["level"]) == (
+            "something",
+            1,
+            "test",
+            "info",
+        )
+    finally:
+        structlog.configure(**before)
+        structlog.contextvars.clear_contextvars()
+        logging.getLogger().handlers.clear()
