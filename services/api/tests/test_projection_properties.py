@@ -216,24 +216,27 @@ def test_late_and_reordered_facts_give_the_same_views(
 
 
 class Failing:
-    """A database whose transactions fail at their end, as often as it is told."""
+    """A database whose connection breaks before or after the work, as often as it is told."""
 
-    def __init__(self, pool: "Pool", failures: list[bool]) -> None:
+    def __init__(self, pool: "Pool", failures: list[str]) -> None:
         self._database = Database(pool)
         self._failures = failures
 
     @asynccontextmanager
-    async def transaction(self) -> "AsyncIterator[Connection]":
-        async with self._database.transaction() as connection:
+    async def connection(self) -> "AsyncIterator[Connection]":
+        when = self._failures.pop() if self._failures else "never"
+        async with self._database.connection() as connection:
+            if when == "before":
+                raise DatabaseUnavailable("the test says so")
             yield connection
-            if self._failures and self._failures.pop():
+            if when == "after":
                 raise DatabaseUnavailable("the test says so")
 
 
 @EXAMPLES
-@given(sizes=sizes, failures=st.lists(st.booleans(), max_size=12))
+@given(sizes=sizes, failures=st.lists(st.sampled_from(["before", "after", "never"]), max_size=16))
 def test_a_crash_in_any_batch_loses_and_repeats_nothing(
-    sizes: list[int], failures: list[bool], views: Views, expected: Rows
+    sizes: list[int], failures: list[str], views: Views, expected: Rows
 ) -> None:
     async def project(pool: "Pool") -> None:
         records = recorded(WHOLE)

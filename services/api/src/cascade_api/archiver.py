@@ -68,7 +68,7 @@ async def archive(gateway: Gateway, sim: Sim) -> None:
     await gateway.internal_bucket.put_stream(
         key, _compressed(gateway, sim, counts), content_type="application/zstd"
     )
-    await gateway.append_and_project(
+    archived_at = await gateway.append_and_project(
         SimLogArchived(
             run_id=sim.run_id,
             sim_id=sim.sim_id,
@@ -82,7 +82,7 @@ async def archive(gateway: Gateway, sim: Sim) -> None:
             outcome=outcome_of(sim),
         )
     )
-    await _purge(gateway, await gateway.sims.current(sim.sim_id))
+    await _purge(gateway, await gateway.sims.current(sim.sim_id, at_least=archived_at))
     _logger.info("log archived", run_id=sim.run_id, sim_id=sim.sim_id, bytes=counts.bytes)
 
 

@@ -38,15 +38,15 @@ class SimDirectory:
         if seen is not None and time.monotonic() - seen[0] < FRESH_FOR_S:
             return seen[1]
         try:
-            return await self.current(sim_id)
+            return await self.current(sim_id, at_least=self._gate.position)
         except DatabaseUnavailable:
             if seen is None:
                 raise
             return seen[1]
 
-    async def current(self, sim_id: str) -> Sim:
-        """The sim as the views hold it now. Raises NotFound, DatabaseUnavailable, ProjectionLate."""
-        remembered = self._projector.remembered(sim_id, at_least=self._gate.position)
+    async def current(self, sim_id: str, *, at_least: int) -> Sim:
+        """The sim in views that contain `at_least`. Raises NotFound, DatabaseUnavailable, ProjectionLate."""
+        remembered = self._projector.remembered(sim_id, at_least=at_least)
         if remembered is not None:
             return remembered
         try:

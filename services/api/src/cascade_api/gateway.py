@@ -51,10 +51,11 @@ class Gateway:
         self.gate.expect(stored.position)
         return stored
 
-    async def append_and_project(self, fact: AnyFact, *, liveness: bool = False) -> None:
-        """Store a fact and wait until the views contain it. Raises LogUnavailable, ProjectionLate (503)."""
+    async def append_and_project(self, fact: AnyFact, *, liveness: bool = False) -> int:
+        """Store a fact and wait until the views contain it; its position. Raises LogUnavailable, ProjectionLate."""
         stored = await self.append(fact, liveness=liveness)
         await self.gate.passed(stored.position)
+        return stored.position
 
     async def fresh(self) -> Database:
         """The views, containing what this replica has appended so far if that is possible in time."""

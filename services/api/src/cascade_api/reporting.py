@@ -56,8 +56,8 @@ async def _reported(gateway: Gateway, sim: Sim, beat: Heartbeat, attempt: str | 
         engine=beat.engine,
     )
     repeats = state is SimState.RUNNING and sim.state is SimState.RUNNING and sim.attempt == attempt
-    await gateway.append_and_project(fact, liveness=repeats and sim.error is None)
-    after = await gateway.sims.current(sim.sim_id)
+    stored_at = await gateway.append_and_project(fact, liveness=repeats and sim.error is None)
+    after = await gateway.sims.current(sim.sim_id, at_least=stored_at)
     return await _parsed(gateway, after) if after.is_terminal else after
 
 
@@ -68,7 +68,7 @@ async def _parsed(gateway: Gateway, sim: Sim) -> Sim:
         left = until - loop.time()
         if left <= 0 or not await gateway.gate.next_commit(within_s=left):
             return sim
-        sim = await gateway.sims.current(sim.sim_id)
+        sim = await gateway.sims.current(sim.sim_id, at_least=gateway.gate.position)
     return sim
 
 

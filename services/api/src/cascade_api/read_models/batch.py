@@ -82,6 +82,13 @@ class Batch:
     files: dict[tuple[str, str], FileRow] = field(default_factory=dict)
     step_timelines: dict[str, StepTimelineRow] = field(default_factory=dict)
 
+    @property
+    def is_usual(self) -> bool:
+        """Whether it changes sims, kernels and chunks only, as nearly every batch does."""
+        return not (
+            self.new_runs or self.changed_traces or self.archived or self.files or self.step_timelines
+        )
+
     def fold(self, record: Recorded[AnyFact]) -> None:
         """Take one fact in. Facts about unknown runs and sims change nothing."""
         fact = record.fact

@@ -98,31 +98,26 @@ class Database:
 
     async def fetch(self, query: str, *args: Any) -> list[asyncpg.Record]:
         """All rows. Raises DatabaseUnavailable."""
-        async with self._connection() as connection:
+        async with self.connection() as connection:
             return await connection.fetch(query, *args)
 
     async def fetchval(self, query: str, *args: Any) -> Any:
         """The first value of the first row, or None. Raises DatabaseUnavailable."""
-        async with self._connection() as connection:
+        async with self.connection() as connection:
             return await connection.fetchval(query, *args)
 
     @asynccontextmanager
     async def snapshot(self) -> AsyncIterator["Connection"]:
         """A connection that sees one moment of all views. Raises DatabaseUnavailable."""
         async with (
-            self._connection() as connection,
+            self.connection() as connection,
             connection.transaction(isolation="repeatable_read", readonly=True),
         ):
             yield connection
 
     @asynccontextmanager
-    async def transaction(self) -> AsyncIterator["Connection"]:
-        """A connection in a transaction of its own. Raises DatabaseUnavailable."""
-        async with self._connection() as connection, connection.transaction():
-            yield connection
-
-    @asynccontextmanager
-    async def _connection(self) -> AsyncIterator["Connection"]:
+    async def connection(self) -> AsyncIterator["Connection"]:
+        """A connection, each statement a transaction of its own. Raises DatabaseUnavailable."""
         with translated():
             async with self.pool.acquire(timeout=ACQUIRE_TIMEOUT_S) as connection:
                 yield connection
@@ -139,6 +134,7 @@ async def opened(url: str) -> AsyncIterator["Pool"]:
             timeout=CONNECT_TIMEOUT_S,
             command_timeout=COMMAND_TIMEOUT_S,
             server_settings=SESSION_SETTINGS,
+            reset=_nothing_to_reset,
         )
     except PASSING_ERRORS as error:
         raise DatabaseUnavailable(
@@ -153,6 +149,10 @@ async def opened(url: str) -> AsyncIterator["Pool"]:
                 await pool.close()
         except PASSING_ERRORS:
             pool.terminate()
+
+
+async def _nothing_to_reset(_connection: "Connection") -> None:
+    """The driver would ask the server to forget session state after each use: a round trip, and we leave none."""
 
 
 def migrations() -> list[tuple[str, str]]:

@@ -40,18 +40,18 @@ class CheckpointMoved(Unavailable):
     """Somebody else has written meanwhile. Start again at the checkpoint."""
 
 
-class Transactions(Protocol):
+class Connections(Protocol):
     """Where a projection writes."""
 
-    def transaction(self) -> "AbstractAsyncContextManager[Connection]":
-        """A transaction of its own. Raises DatabaseUnavailable."""
+    def connection(self) -> "AbstractAsyncContextManager[Connection]":
+        """A connection outside any transaction. Raises DatabaseUnavailable."""
         ...
 
 
 class Projection:
     """The views as of `position`, and what of them is known by heart."""
 
-    def __init__(self, database: Transactions, *, sims_remembered: int) -> None:
+    def __init__(self, database: Connections, *, sims_remembered: int) -> None:
         self._database = database
         self._most = sims_remembered
         self._sims: OrderedDict[str, Sim] = OrderedDict()
@@ -62,7 +62,7 @@ class Projection:
     async def start(self) -> int:
         """Begin at the checkpoint with nothing remembered; returns it."""
         self._sims.clear()
-        async with self._database.transaction() as connection:
+        async with self._database.connection() as connection:
             self.position = int(await connection.fetchval(writes.CHECKPOINT))
         return self.position
 
@@ -77,18 +77,21 @@ class Projection:
         or (a connection lost in the commit) nobody can tell: start again at the checkpoint.
         """
         last = records[-1].position
-        async with self._database.transaction() as connection:
-            batch = await self._loaded(connection, records)
-            for number, record in enumerate(records, 1):
-                batch.fold(record)
-                if number % FOLDED_AT_ONCE == 0:
-                    await asyncio.sleep(0)
-            await writes.write(connection, batch)
-            if not await connection.fetchval(writes.MOVE_CHECKPOINT, self.position, last):
+        batch = await self._folded(records)
+        self.committing_ns = time.time_ns()
+        async with self._database.connection() as connection:
+            if not await writes.write(connection, batch, after=self.position, until=last):
                 raise CheckpointMoved(f"the views are not at position {self.position} any more")
-            self.committing_ns = time.time_ns()
         self._remember(batch.sims.values())
         self.position = last
+
+    async def _folded(self, records: Sequence[Recorded[AnyFact]]) -> Batch:
+        batch = await self._loaded(records)
+        for number, record in enumerate(records, 1):
+            batch.fold(record)
+            if number % FOLDED_AT_ONCE == 0:
+                await asyncio.sleep(0)
+        return batch
 
     def _remember(self, sims: Iterable[Sim]) -> None:
         for sim in sims:
@@ -97,21 +100,29 @@ class Projection:
         while len(self._sims) > self._most:
             self._sims.popitem(last=False)
 
-    async def _loaded(self, connection: "Connection", records: Sequence[Recorded[AnyFact]]) -> Batch:
-        named, runs = sim_ids_in(records), run_ids_in(records)
-        sims = {sim_id: self._sims[sim_id] for sim_id in named if sim_id in self._sims}
-        missing = named - sims.keys()
-        sims_of_run: dict[str, list[str]] = {}
+    async def _loaded(self, records: Sequence[Recorded[AnyFact]]) -> Batch:
+        named, runs, tokens = sim_ids_in(records), run_ids_in(records), trace_tokens_in(records)
+        batch = Batch(
+            sims={sim_id: self._sims[sim_id] for sim_id in named if sim_id in self._sims},
+            sims_of_run={},
+            traces={},
+        )
+        missing = named - batch.sims.keys()
+        if missing or runs or tokens:
+            async with self._database.connection() as connection:
+                await self._load(connection, batch, missing, runs, tokens)
+        return batch
+
+    async def _load(
+        self, connection: "Connection", batch: Batch, missing: set[str], runs: set[str], tokens: set[str]
+    ) -> None:
         if missing or runs:
-            rows = await connection.fetch(writes.SIMS_OF, list(missing), list(runs))
-            for row in rows:
+            for row in await connection.fetch(writes.SIMS_OF, list(missing), list(runs)):
                 sim_id = row["sim_id"]
-                if sim_id not in sims:
-                    sims[sim_id] = self._sims.get(sim_id) or codec.decode_sim(row["state"])
+                if sim_id not in batch.sims:
+                    batch.sims[sim_id] = self._sims.get(sim_id) or codec.decode_sim(row["state"])
                 if row["run_id"] in runs:
-                    sims_of_run.setdefault(row["run_id"], []).append(sim_id)
-        traces = {}
-        if tokens := trace_tokens_in(records):
-            rows = await connection.fetch(writes.TRACES_OF, list(tokens))
-            traces = {row["trace_token"]: codec.decode_trace(row["state"]) for row in rows}
-        return Batch(sims=sims, sims_of_run=sims_of_run, traces=traces)
+                    batch.sims_of_run.setdefault(row["run_id"], []).append(sim_id)
+        if tokens:
+            for row in await connection.fetch(writes.TRACES_OF, list(tokens)):
+                batch.traces[row["trace_token"]] = codec.decode_trace(row["state"])

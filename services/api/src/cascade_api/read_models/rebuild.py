@@ -67,7 +67,9 @@ async def rebuild(pool: "Pool", log: EventLog, progress: ProgressReport) -> int:
             try:
                 return await _rebuilt(connection, lock, home, log, progress)
             finally:
+                # The pool hands connections on as they are.
                 await lock.execute("SELECT pg_advisory_unlock_all()")
+                await connection.execute("RESET search_path")
 
 
 async def _rebuilt(
@@ -135,6 +137,5 @@ class _One:
         self._connection = connection
 
     @asynccontextmanager
-    async def transaction(self) -> AsyncIterator["Connection"]:
-        async with self._connection.transaction():
-            yield self._connection
+    async def connection(self) -> AsyncIterator["Connection"]:
+        yield self._connection

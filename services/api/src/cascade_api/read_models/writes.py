@@ -1,5 +1,6 @@
 """The statements that write a batch: set-based, named, with parameters. Idempotent where facts may repeat."""
 
+import re
 from typing import TYPE_CHECKING
 
 import asyncpg
@@ -12,6 +13,12 @@ if TYPE_CHECKING:
     from asyncpg.pool import PoolConnectionProxy
 
     Writer = asyncpg.Connection[asyncpg.Record] | PoolConnectionProxy[asyncpg.Record]
+
+
+def _numbered(statement: str, before: int) -> str:
+    """The statement as a part of a larger one, behind `before` parameters."""
+    return re.sub(r"\$(\d+)", lambda found: f"${int(found[1]) + before}", statement)
+
 
 CHECKPOINT = "SELECT position FROM projection_checkpoint WHERE projection = 'views'"
 MOVE_CHECKPOINT = """
@@ -72,48 +79,117 @@ ON CONFLICT (sim_id) DO UPDATE SET simulated = excluded.simulated, compare = exc
 """
 
 
-async def write(connection: "Writer", batch: Batch) -> None:
-    """Write everything that the batch changed. Call inside the checkpoint's transaction."""
+WRITE_USUAL = f"""
+WITH moved AS (
+    UPDATE projection_checkpoint SET position = $2 WHERE projection = 'views' AND position = $1 RETURNING position
+), sims AS ({_numbered(UPSERT_SIMS, 2)}), kernels AS ({_numbered(INSERT_KERNELS, 11)}), chunks AS (
+    {_numbered(INSERT_CHUNKS, 17)}
+)
+SELECT pg_notify('cascade_projected', (coalesce(max(position), 1) / count(*))::text) IS NOT NULL FROM moved
+"""  # noqa: S608 - made of the statements above
+# What nearly every batch holds, in one statement and so one round trip: on a busy event loop each one costs as much as
+# all requests that are ready to go on. A checkpoint that has moved on divides by zero, which takes everything back.
+
+
+async def write(connection: "Writer", batch: Batch, *, after: int, until: int) -> bool:
+    """Write everything that the batch changed and move the checkpoint, or do nothing and return False."""
+    if batch.is_usual:
+        try:
+            await connection.fetchval(
+                WRITE_USUAL,
+                after,
+                until,
+                *_sim_columns(batch),
+                *_kernel_columns(batch),
+                *_chunk_columns(batch),
+            )
+        except asyncpg.DivisionByZeroError:
+            return False
+        return True
+    async with connection.transaction():
+        # First, so that a rival waits here and not in the middle.
+        if not await connection.fetchval(MOVE_CHECKPOINT, after, until):
+            return False
+        await _write_all(connection, batch)
+    return True
+
+
+async def _write_all(connection: "Writer", batch: Batch) -> None:
     await _write_traces(connection, batch)
     await _write_runs(connection, batch)
-    await _write_sims(connection, batch)
-    if rows := list(batch.kernels.values()):
-        await connection.execute(
-            INSERT_KERNELS,
-            [row.sim_id for row in rows],
-            [row.kernel_index for row in rows],
-            [row.kernel_name for row in rows],
-            [row.sim_time_ns for row in rows],
-            [row.head for row in rows],
-            [row.stats for row in rows],
-        )
+    if batch.changed_sims:
+        await connection.execute(UPSERT_SIMS, *_sim_columns(batch))
+    if batch.kernels:
+        await connection.execute(INSERT_KERNELS, *_kernel_columns(batch))
     if batch.chunks:
-        await connection.execute(
-            INSERT_CHUNKS,
-            [sim_id for sim_id, _ in batch.chunks],
-            [seq for _, seq in batch.chunks],
-            list(batch.chunks.values()),
-        )
+        await connection.execute(INSERT_CHUNKS, *_chunk_columns(batch))
     if batch.archived:
         await connection.execute(DELETE_CHUNKS, list(batch.archived))
-    if files := list(batch.files.values()):
-        await connection.execute(
-            UPSERT_FILES,
-            [file.sim_id for file in files],
-            [file.name for file in files],
-            [file.size for file in files],
-            [file.content_type for file in files],
-            [file.created_at for file in files],
-            [file.object_key for file in files],
-        )
-    if batch.step_timelines:
-        await connection.execute(
-            UPSERT_STEP_TIMELINES,
-            list(batch.step_timelines),
-            [row.simulated for row in batch.step_timelines.values()],
-            [row.compare for row in batch.step_timelines.values()],
-            [row.stored_at for row in batch.step_timelines.values()],
-        )
+    await _write_files(connection, batch)
+    await _write_step_timelines(connection, batch)
+
+
+def _sim_columns(batch: Batch) -> tuple[list[object], ...]:
+    sims = [batch.sims[sim_id] for sim_id in sorted(batch.changed_sims)]
+    return (
+        [sim.sim_id for sim in sims],
+        [sim.run_id for sim in sims],
+        [sim.gpu_config for sim in sims],
+        [sim.replica for sim in sims],
+        [sim.state.value for sim in sims],
+        [sim.finished_at for sim in sims],
+        [sim.archive_key is not None for sim in sims],
+        [sim.parsed_to_end for sim in sims],
+        [codec.encode_sim(sim) for sim in sims],
+    )
+
+
+def _kernel_columns(batch: Batch) -> tuple[list[object], ...]:
+    rows = batch.kernels.values()
+    return (
+        [row.sim_id for row in rows],
+        [row.kernel_index for row in rows],
+        [row.kernel_name for row in rows],
+        [row.sim_time_ns for row in rows],
+        [row.head for row in rows],
+        [row.stats for row in rows],
+    )
+
+
+def _chunk_columns(batch: Batch) -> tuple[list[object], ...]:
+    return (
+        [sim_id for sim_id, _ in batch.chunks],
+        [seq for _, seq in batch.chunks],
+        list(batch.chunks.values()),
+    )
+
+
+async def _write_files(connection: "Writer", batch: Batch) -> None:
+    if not batch.files:
+        return
+    files = batch.files.values()
+    await connection.execute(
+        UPSERT_FILES,
+        [file.sim_id for file in files],
+        [file.name for file in files],
+        [file.size for file in files],
+        [file.content_type for file in files],
+        [file.created_at for file in files],
+        [file.object_key for file in files],
+    )
+
+
+async def _write_step_timelines(connection: "Writer", batch: Batch) -> None:
+    if not batch.step_timelines:
+        return
+    rows = batch.step_timelines.values()
+    await connection.execute(
+        UPSERT_STEP_TIMELINES,
+        list(batch.step_timelines),
+        [row.simulated for row in rows],
+        [row.compare for row in rows],
+        [row.stored_at for row in rows],
+    )
 
 
 async def _write_traces(connection: "Writer", batch: Batch) -> None:
@@ -139,22 +215,4 @@ async def _write_runs(connection: "Writer", batch: Batch) -> None:
         [run.created_at for _, run in batch.new_runs.values()],
         [position for position, _ in batch.new_runs.values()],
         [codec.encode_run(run) for _, run in batch.new_runs.values()],
-    )
-
-
-async def _write_sims(connection: "Writer", batch: Batch) -> None:
-    if not batch.changed_sims:
-        return
-    sims = [batch.sims[sim_id] for sim_id in sorted(batch.changed_sims)]
-    await connection.execute(
-        UPSERT_SIMS,
-        [sim.sim_id for sim in sims],
-        [sim.run_id for sim in sims],
-        [sim.gpu_config for sim in sims],
-        [sim.replica for sim in sims],
-        [sim.state.value for sim in sims],
-        [sim.finished_at for sim in sims],
-        [sim.archive_key is not None for sim in sims],
-        [sim.parsed_to_end for sim in sims],
-        [codec.encode_sim(sim) for sim in sims],
     )
