@@ -3,7 +3,7 @@
 import re
 
 from cascade_cli.testing_serve import Server
-from playwright.async_api import expect
+from playwright.async_api import Route, expect
 
 from tests.browser.conftest import OpenPage
 
@@ -57,3 +57,17 @@ async def test_a_token_that_the_server_no_longer_takes_leads_back_to_the_token_s
     await page.reload()
     await expect(page.get_by_test_id("token-form")).to_be_visible()
     await expect(page.get_by_role("alert")).to_contain_text(re.compile("refused"))
+
+
+async def test_a_token_is_kept_while_the_server_gives_no_verdict(server: Server, open_page: OpenPage) -> None:
+    page = await open_page(server, "/traces")
+    await expect(page.get_by_test_id("traces")).to_be_visible()
+
+    async def unavailable(route: Route) -> None:
+        await route.fulfill(status=503, json={"detail": "starting"})
+
+    await page.route("**/api/gpu-configs", unavailable)
+    await page.reload()
+    await expect(page.get_by_text("Loading Cascade")).to_be_visible()
+    await page.unroute("**/api/gpu-configs")
+    await expect(page.get_by_test_id("traces")).to_be_visible()

@@ -130,6 +130,7 @@ async def answered(page: Page) -> None:
 
 
 async def away(page: Page) -> None:
+    await shows("trace-row")(page)
     await page.route("**/api/**", lambda route: route.abort())
     await shows("offline")(page)
 

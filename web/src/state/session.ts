@@ -39,33 +39,41 @@ export const client = new Client({
   },
 });
 
-/** Reads `#token=` and the stored token, asks the server whether one is needed, and opens or asks. */
+const REFUSED = "This token was refused. Check for a missing character or a space.";
+
+/** Reads `#token=` and the stored token, asks the server whether one is needed and takes this one, and opens or asks. */
 export async function startSession(): Promise<void> {
   takeTokenFromAddress();
   token ??= readStored();
-  for (let attempt = 0; ; attempt += 1) {
+  const undecided = () => access.value === "checking";
+  for (let attempt = 0; undecided(); attempt += 1) {
     try {
       health.value = await client.health();
-      break;
+      if (health.value.auth === false) access.value = "open";
+      else if (token === null) access.value = "token-needed";
+      else await tryToken();
     } catch {
-      await pause(Math.min(5000, 500 * 2 ** attempt)); // the page says so; see unreachableSince
+      // Without a verdict the token is kept, and the page says that the server is away; see unreachableSince.
+      if (undecided()) await pause(Math.min(5000, 500 * 2 ** attempt));
+      else tokenProblem.value = REFUSED;
     }
   }
-  if (health.value?.auth === false) access.value = "open";
-  else if (token === null) access.value = "token-needed";
-  else await logIn(token);
 }
 
-/** Tries a token on a cheap route; keeps it when the server takes it. */
+/** Tries a token that somebody typed; keeps it when the server takes it. */
 export async function logIn(candidate: string): Promise<void> {
   token = candidate.trim();
   try {
-    await client.gpuConfigs();
+    await tryToken();
   } catch (error) {
-    tokenProblem.value = error instanceof Error && token === null ? "This token was refused. Check for a missing character or a space." : String(error instanceof Error ? error.message : error);
-    forget();
-    return;
+    tokenProblem.value = token === null ? REFUSED : error instanceof Error ? error.message : String(error);
+    token = null;
   }
+}
+
+/** Asks a cheap route with the token and opens. Throws where it was refused, which also forgets it, or nobody answered. */
+async function tryToken(): Promise<void> {
+  await client.gpuConfigs();
   writeStored(token);
   tokenProblem.value = null;
   access.value = "open";

@@ -69,7 +69,9 @@ class Server:
 
     async def start(self) -> None:
         """Start it and wait until it is ready, and seeded."""
-        environment = {key: os.environ[key] for key in ("PATH", "HOME", "TMPDIR") if key in os.environ}
+        environment = {
+            key: os.environ[key] for key in ("PATH", "HOME", "TMPDIR", "PYTHONPATH") if key in os.environ
+        }
         environment |= {
             "CASCADE_TOKEN": self.token,
             "CASCADE_HOST": "127.0.0.1",
