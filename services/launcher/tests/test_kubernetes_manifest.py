@@ -2,10 +2,12 @@
 
 import json
 import re
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
+from cascade_core.sim_tokens import sim_token
 from cascade_launcher.backends.kubernetes_manifest import DATA_DIR, job_manifest, job_name, label_value
 from cascade_launcher.backends.kubernetes_settings import KubernetesSettings
 from cascade_launcher.backends.protocol import Launch
@@ -47,6 +49,23 @@ def build(
         bucket_environment=OPTIONS.bucket_environment(launch, endpoint=None),
         token_optional=False,
     )
+
+
+def test_a_sim_with_a_token_of_its_own_gets_no_reference_to_the_apps() -> None:
+    options = replace(OPTIONS, sim_tokens=True)
+    manifest = job_manifest(
+        LAUNCH,
+        SETTINGS,
+        sim_cmd="cascade worker",
+        contract=options.contract(LAUNCH, data_dir=DATA_DIR),
+        bucket_environment={},
+        token_optional=False,
+        own_token=True,
+    )
+    text = json.dumps(manifest)
+    assert sim_token("the-token-itself", LAUNCH.sim_id) in text
+    assert "cascade-token" not in text
+    assert "the-token-itself" not in text
 
 
 def at(manifest: Any, path: str) -> Any:

@@ -27,7 +27,7 @@ _logger = structlog.get_logger(__name__)
 _PASSED_ON = (
     "CASCADE_LOG_FORMAT", "CASCADE_LOG_LEVEL", "CASCADE_OTLP_ENDPOINT",
     "OTEL_TRACES_SAMPLER", "OTEL_TRACES_SAMPLER_ARG",
-    "CASCADE_TOKENIZER_DIR",
+    "CASCADE_TOKENIZER_DIR", "CASCADE_API_PROCESSES",
 )  # fmt: skip
 # What the launcher's backends and their clients read; `cascade serve` has no flags for it.
 _BACKEND_VARIABLES = (
@@ -179,6 +179,7 @@ def environment_of(name: str, settings: ServeSettings, stack: EmbeddedStack) -> 
     if name == "launcher":
         environment |= {
             "CASCADE_SIMS": settings.sims,
+            "CASCADE_SIM_TOKENS": str(int(settings.sim_tokens)),
             "CASCADE_SIM_CMD": settings.resolved_sim_cmd(),
             "CASCADE_PUBLIC_URL": public_url(settings),
             "CASCADE_HEARTBEAT_TIMEOUT_S": str(settings.heartbeat_timeout_s),

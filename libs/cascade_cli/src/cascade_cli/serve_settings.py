@@ -25,6 +25,11 @@ class ServeSettings(BaseSettings):
         description="The shared bearer token. The UI and every sim send it. "
         "The app refuses to start without it unless CASCADE_NO_AUTH is set.",
     )
+    sim_tokens: bool = Field(
+        default=False,
+        description="Whether each sim gets a token of its own, which opens that sim's routes only. "
+        "The shared token keeps working.",
+    )
     no_auth: bool = Field(
         default=False,
         description="Local development only: any request is accepted. Never set it where others reach.",

@@ -4,6 +4,7 @@ import hmac
 from collections.abc import Callable, Coroutine
 from typing import Any
 
+from cascade_core.sim_tokens import PREFIX, sim_token
 from fastapi import Request, Response
 from fastapi.routing import APIRoute
 
@@ -11,6 +12,7 @@ from cascade_api.problems import Unauthorized
 from cascade_api.settings import ApiSettings
 
 _SCHEME = b"Bearer "
+_SIM_PREFIX = PREFIX.encode()
 
 
 class TokenCheck:
@@ -30,6 +32,15 @@ class TokenCheck:
         """Whether the Authorization header's value carries the token."""
         return not self.required or (value.startswith(_SCHEME) and self.accepts(value[len(_SCHEME) :]))
 
+    def accepts_report(self, value: bytes, sim_id: str) -> bool:
+        """Whether the Authorization header's value carries the token, or that of this very sim."""
+        if self.accepts_authorization(value):
+            return True
+        given = value[len(_SCHEME) :]
+        if not value.startswith(_SCHEME) or not given.startswith(_SIM_PREFIX):
+            return False
+        return hmac.compare_digest(given, sim_token(self._token.decode(), sim_id).encode())
+
     def accepts(self, given: bytes) -> bool:
         """Whether `given` is the token."""
         return not self.required or hmac.compare_digest(given, self._token)
@@ -45,6 +56,23 @@ class AuthedRoute(APIRoute):
         async def checked(request: Request) -> Response:
             check: TokenCheck = request.app.state.gateway.token_check
             if not check.accepts_header(request):
+                raise Unauthorized
+            return await handle(request)
+
+        return checked
+
+
+class SimulatorRoute(APIRoute):
+    """A route that a sim's simulator calls: the token of the sim in the path opens it too."""
+
+    def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
+        """The checked handler."""
+        handle = super().get_route_handler()
+
+        async def checked(request: Request) -> Response:
+            check: TokenCheck = request.app.state.gateway.token_check
+            given = request.headers.get("authorization", "").encode("latin-1")
+            if not check.accepts_report(given, request.path_params["sim_id"]):
                 raise Unauthorized
             return await handle(request)
 

@@ -63,7 +63,7 @@ class HotRoutes:
         route = _ROUTES[report]
         with telemetry.request_span(route, traceparent) as span:
             try:
-                if not gateway.token_check.accepts_authorization(authorization):
+                if not gateway.token_check.accepts_report(authorization, sim_id):
                     raise problems.Unauthorized
                 answer = await report(gateway, sim_id, await _body(scope, receive), attempt)
             except (*problems.EXPECTED, HTTPException, RequestValidationError) as error:

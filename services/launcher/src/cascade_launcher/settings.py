@@ -35,6 +35,10 @@ class LauncherSettings(NatsSettings, BucketSettings, TelemetrySettings):
         default=SecretStr(""),
         description="The bearer token every sim sends; empty where the app runs without.",
     )
+    sim_tokens: bool = Field(
+        default=False,
+        description="Whether each sim gets a token of its own, which opens that sim's routes only.",
+    )
     data_dir: Path = Field(
         default=Path("/data"), description="Where traces (`s3/`) and sims' output (`work/sims/`) lie on disk."
     )

@@ -12,7 +12,7 @@ from fastapi import APIRouter, Request
 from fastapi.responses import StreamingResponse
 from starlette.requests import ClientDisconnect
 
-from cascade_api.auth import AuthedRoute
+from cascade_api.auth import AuthedRoute, SimulatorRoute
 from cascade_api.gateway import Gate, Gateway
 from cascade_api.read_models import queries
 from cascade_api.read_models.batch import FileRow
@@ -46,11 +46,6 @@ def content_type_of(name: str) -> str:
     return mimetypes.guess_type(name)[0] or "application/octet-stream"
 
 
-@router.put(
-    "/api/sims/{sim_id}/files/{name}",
-    openapi_extra={"requestBody": {"required": True, "content": {"application/octet-stream": {}}}},
-    responses=documented(404, 413, 422),
-)
 async def store_file(sim_id: str, name: str, request: Request, gateway: Gate) -> SimFile:
     """Store one of the simulator's output files. Putting the same name again replaces the file."""
     body = request.stream()
@@ -126,6 +121,16 @@ async def _drained(body: AsyncIterator[bytes]) -> None:
         left -= len(piece)
         if left < 0:
             return
+
+
+router.add_api_route(
+    "/api/sims/{sim_id}/files/{name}",
+    store_file,
+    methods=["PUT"],
+    route_class_override=SimulatorRoute,
+    openapi_extra={"requestBody": {"required": True, "content": {"application/octet-stream": {}}}},
+    responses=documented(404, 413, 422),
+)
 
 
 async def _bounded(body: AsyncIterator[bytes], most: int) -> AsyncIterator[bytes]:

@@ -3,7 +3,7 @@
 from cascade_core.sims.facts import SimStepTimelineStored
 from fastapi import APIRouter, Header, Request, Response
 
-from cascade_api.auth import AuthedRoute
+from cascade_api.auth import SimulatorRoute
 from cascade_api.bodies import body_of, finite, model_of
 from cascade_api.gateway import Gate
 from cascade_api.openapi import body_schema
@@ -11,7 +11,7 @@ from cascade_api.reporting import report_heartbeat, report_log
 from cascade_api.wire.problems import documented
 from cascade_api.wire.simulator import Heartbeat, HeartbeatAck, LogChunk, StepTimelineUpload
 
-router = APIRouter(route_class=AuthedRoute, tags=["simulator"])
+router = APIRouter(route_class=SimulatorRoute, tags=["simulator"])
 
 Attempt = Header(
     default=None,

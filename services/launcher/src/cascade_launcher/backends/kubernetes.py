@@ -125,6 +125,7 @@ class KubernetesBackend:
             contract=options.contract(launch, data_dir=DATA_DIR),
             bucket_environment=options.bucket_environment(launch, endpoint=settings.s3_endpoint),
             token_optional=not options.token,
+            own_token=options.sim_tokens and bool(options.token),
         )
         with _translated("could not start the sim's Job", refused=LaunchError):
             try:

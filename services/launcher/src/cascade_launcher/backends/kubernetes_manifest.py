@@ -55,10 +55,12 @@ def job_manifest(
     contract: dict[str, str],
     bucket_environment: dict[str, str],
     token_optional: bool,
+    own_token: bool = False,
 ) -> Manifest:
     """The Job for `launch`.
 
     contract: the simulator's variables; its token is replaced by a reference to the secret.
+    own_token: keep the contract's token, which opens nothing but this sim.
     bucket_environment: where the trace is fetched from, for the container that fetches it and for no other.
     """
     labels: Manifest = {
@@ -107,7 +109,9 @@ def job_manifest(
                 "spec": _pod_spec(
                     settings,
                     sim_cmd=sim_cmd,
-                    simulator_env=_simulator_env(contract, settings, token_optional=token_optional),
+                    simulator_env=_simulator_env(
+                        contract, settings, token_optional=token_optional, own_token=own_token
+                    ),
                     fetch_env=_fetch_env(contract, bucket_environment, settings),
                 ),
             },
@@ -203,14 +207,15 @@ def _limits(settings: KubernetesSettings) -> Manifest:
 
 
 def _simulator_env(
-    contract: dict[str, str], settings: KubernetesSettings, *, token_optional: bool
+    contract: dict[str, str], settings: KubernetesSettings, *, token_optional: bool, own_token: bool
 ) -> list[JsonValue]:
     env: list[JsonValue] = [
         {"name": name, "value": _literal(value)}
         for name, value in contract.items()
-        if name != "CASCADE_TOKEN"
+        if own_token or name != "CASCADE_TOKEN"
     ]
-    env.append(_secret("CASCADE_TOKEN", settings.token_secret, "token", optional=token_optional))
+    if not own_token:
+        env.append(_secret("CASCADE_TOKEN", settings.token_secret, "token", optional=token_optional))
     return env
 
 

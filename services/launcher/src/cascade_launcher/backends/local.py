@@ -9,12 +9,13 @@ import shutil
 import signal
 import subprocess
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import structlog
 from cascade_core.ports import Bucket
 from cascade_core.runs.state import Run
+from cascade_core.sim_tokens import sim_token
 
 from cascade_launcher.backends import processes
 from cascade_launcher.backends.protocol import Ended, Gone, Launch, LaunchError, Running, Vital
@@ -41,7 +42,9 @@ class LocalOptions:
 
     sim_cmd: str | None
     main_url: str
-    token: str
+    token: str = field(repr=False)
+    sim_tokens: bool = False
+    """Whether each sim gets a token of its own instead of the app's."""
     data_dir: Path
     accelsim_dir: Path
     bucket_name: str
@@ -131,11 +134,12 @@ class LocalBackend:
         )
 
     async def _start(self, launch: Launch) -> _Process:
-        command = split_command(self._options.sim_cmd)
+        options = self._options
+        command = split_command(options.sim_cmd)
         environ = self._environ | contract(
             launch,
             main_url=self._options.main_url,
-            token=self._options.token,
+            token=sim_token(options.token, launch.sim_id) if options.sim_tokens else options.token,
             trace_dir=str(self._trace_dir(launch.trace_id)),
             accelsim_dir=str(self._options.accelsim_dir),
         )

@@ -4,6 +4,8 @@ import shlex
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from cascade_core.sim_tokens import sim_token
+
 from cascade_launcher import bucket_traces
 from cascade_launcher.backends.protocol import Launch, LaunchError
 from cascade_launcher.environment import contract
@@ -29,6 +31,8 @@ class RemoteOptions:
     sim_cmd: str | None
     main_url: str
     token: str = field(repr=False)
+    sim_tokens: bool = False
+    """Whether each sim gets a token of its own instead of the app's."""
     accelsim_dir: Path
     bucket_name: str
     prefix: str
@@ -44,7 +48,7 @@ class RemoteOptions:
         return contract(
             launch,
             main_url=self.main_url,
-            token=self.token,
+            token=sim_token(self.token, launch.sim_id) if self.sim_tokens else self.token,
             trace_dir=self.trace_dir(launch.trace_id, data_dir),
             accelsim_dir=str(self.accelsim_dir),
         )
