@@ -31,7 +31,7 @@ HOLD_EVERY_S = 1.0
 SILENT_LEADER_S = 6.0
 """The server ends the lock's session after this silence."""
 BATCH = 1024
-"""The larger, the fewer turns on a busy event loop a backlog takes; decoding one holds up requests for some tens of ms."""
+"""The larger, the fewer turns on a busy event loop a backlog takes; decoding one holds up requests for some 10 ms."""
 SIMS_REMEMBERED = 4096
 """Folded sims kept between batches; more live sims than this cost a read each."""
 
