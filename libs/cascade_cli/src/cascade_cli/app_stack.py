@@ -27,7 +27,7 @@ _logger = structlog.get_logger(__name__)
 _PASSED_ON = (
     "CASCADE_LOG_FORMAT", "CASCADE_LOG_LEVEL", "CASCADE_OTLP_ENDPOINT",
     "OTEL_TRACES_SAMPLER", "OTEL_TRACES_SAMPLER_ARG",
-    "CASCADE_TOKENIZER_DIR", "CASCADE_API_PROCESSES",
+    "CASCADE_TOKENIZER_DIR",
 )  # fmt: skip
 # What the launcher's backends and their clients read; `cascade serve` has no flags for it.
 _BACKEND_VARIABLES = (
