@@ -1,10 +1,10 @@
 """Bodies that simulators send. spec: types, Simulator calls."""
 
-from typing import Literal
+from typing import Annotated, Literal
 
 from cascade_core.sims.facts import Engine
 from cascade_core.sims.transitions import SimState
-from pydantic import BaseModel, ConfigDict, Field, JsonValue, field_validator
+from pydantic import BaseModel, ConfigDict, FailFast, Field, JsonValue, field_validator
 
 _LARGEST_EXIT_CODE = 2**31
 
@@ -38,7 +38,10 @@ class LogChunk(BaseModel):
     """New output of a sim."""
 
     seq: int = Field(ge=0, lt=2**53, description="Per-sim, increasing; a repeated seq is ignored.")
-    lines: list[str] = Field(description="Lines of simulator stdout, without trailing newlines.")
+    # One wrong line tells enough: a million of them must not cost a million error reports.
+    lines: Annotated[list[str], FailFast()] = Field(
+        description="Lines of simulator stdout, without trailing newlines."
+    )
 
 
 class StepTimelineUpload(BaseModel):
