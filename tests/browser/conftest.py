@@ -22,7 +22,7 @@ SIMULATOR = Path(__file__).parent / "simulator.py"
 DESKTOP: ViewportSize = {"width": 1280, "height": 800}
 SETTINGS = {
     "CASCADE_SIM_CMD": shlex.join([sys.executable, str(SIMULATOR)]),
-    "CASCADE_WORKSPACE": "browser-tests",
+    "CASCADE_WORKSPACE": "acme-lab",
 }
 # A machine that does much else at once is slow, not wrong.
 expect.set_options(timeout=20_000)

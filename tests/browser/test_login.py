@@ -37,7 +37,7 @@ async def test_a_link_with_the_token_logs_in_and_leaves_the_address_bar(
     # The browser keeps it: the same page opens without the link.
     await page.goto(f"{server.url}/runs")
     await expect(page.get_by_role("heading", name="Runs", level=1)).to_be_visible()
-    await expect(page.get_by_role("banner")).to_contain_text("browser-tests")
+    await expect(page.get_by_role("banner")).to_contain_text("acme-lab")
 
 
 async def test_logging_out_forgets_the_token(server: Server, open_page: OpenPage) -> None:

@@ -113,6 +113,11 @@ async def whole_run(page: Page) -> None:
     await shows("file")(page)
 
 
+async def estimated_run_screen(page: Page) -> None:
+    await whole_run(page)
+    await shows("estimate-totals")(page)
+
+
 async def sample_run(page: Page) -> None:
     await whole_run(page)
     await shows("step-table")(page)
@@ -154,7 +159,7 @@ SCREENS: Final = (
     Screen("run-active", lambda at: f"/runs/{at.active}", shows("estimate-totals"), whole=True),
     Screen("run-states", lambda at: f"/runs/{at.states.run_id}", shows("timeline"), whole=True),
     Screen("run-64-sims", lambda at: f"/runs/{at.wide.run_id}", shows("timeline"), whole=True),
-    Screen("run-estimated", lambda at: f"/runs/{at.estimated}", whole_run, whole=True),
+    Screen("run-estimated", lambda at: f"/runs/{at.estimated}", estimated_run_screen, whole=True),
     Screen("run-sample", lambda _: f"/runs/{SAMPLE_RUN}", sample_run, whole=True),
     Screen(
         "sim", lambda at: f"/runs/{at.states.run_id}/sims/{at.states.sims[1].sim_id}", shows("sim-drawer")
@@ -235,11 +240,11 @@ async def take(page: Page, picture: Path, *, whole: bool) -> None:
 
 
 def smaller(png: bytes) -> bytes:
-    """The picture in 128 colours, the rare ones kept, where Pillow is installed."""
+    """The picture in 256 colours, where Pillow is installed."""
     if importlib.util.find_spec("PIL") is None:
         return png
     pillow = importlib.import_module("PIL.Image")
     packed = io.BytesIO()
     picture = pillow.open(io.BytesIO(png)).convert("RGB")
-    picture.quantize(128, method=pillow.Quantize.MAXCOVERAGE, dither=0).save(packed, "PNG", optimize=True)
+    picture.quantize(256, kmeans=1, dither=0).save(packed, "PNG", optimize=True)
     return packed.getvalue()

@@ -13,7 +13,14 @@ export function useThrottled<T>(source: ReadonlySignal<T>, ms: number): T {
   useEffect(() => {
     let timer = 0;
     let due = 0;
+    let first = true;
     const stop = source.subscribe((next) => {
+      // Told at once of what the hook has read already; the first change after it must not wait.
+      if (first) {
+        first = false;
+        setValue(() => next);
+        return;
+      }
       window.clearTimeout(timer);
       const wait = due - performance.now();
       const give = () => {

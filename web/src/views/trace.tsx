@@ -182,7 +182,7 @@ function KernelTable({ trace }: { trace: TraceWithKernels }) {
                 </Cell>
                 <Cell num>{formatDim(kernel.grid)}</Cell>
                 <Cell num>{formatDim(kernel.block)}</Cell>
-                <Cell num>{kernel.instructions === null ? <span title="The kernel's trace was cut short">cut short</span> : formatExact(kernel.instructions)}</Cell>
+                <Cell num><Instructions trace={trace} count={kernel.instructions ?? null} /></Cell>
               </div>
             );
           }}
@@ -190,6 +190,12 @@ function KernelTable({ trace }: { trace: TraceWithKernels }) {
       )}
     </section>
   );
+}
+
+function Instructions({ trace, count }: { trace: TraceWithKernels; count: number | null }) {
+  if (count !== null) return <>{formatExact(count)}</>;
+  if (trace.sample) return <span title="A sample has no instruction traces">{MISSING}</span>;
+  return <span title="The kernel's trace was cut short">cut short</span>;
 }
 
 function Cell({ num = false, children }: { num?: boolean; children: ComponentChildren }) {

@@ -18,14 +18,19 @@ import { client } from "../../state/session";
 const ASK_AGAIN_MS = 5000;
 /** While the server still computes one. */
 const COMPUTING_MS = 2000;
+/** What the card will need, so that nothing below it moves when the answer comes. */
+const ROW_GUESS_PX = 38;
+const SUMMARY_GUESS_PX = 36;
 
 export interface LoadedEstimate {
   readonly estimate: Estimate | null;
   readonly error: Error | null;
+  /** A sample has nothing to estimate from, and a server from before the route does not know it. */
+  readonly absent: boolean;
   readonly reload: () => void;
 }
 
-/** The run's estimate, renewed as kernels land. Null for a sample, which has nothing to estimate from. */
+/** The run's estimate, renewed as kernels land. */
 export function useEstimate(store: RunStore): LoadedEstimate {
   const live = useThrottled(store.run, ASK_AGAIN_MS);
   const [kept, setKept] = useState<Estimate | null>(null);
@@ -36,18 +41,14 @@ export function useEstimate(store: RunStore): LoadedEstimate {
   useEffect(() => {
     if (data !== null) setKept(data);
   }, [data]);
-  return { estimate: kept, error: kept === null && !isUnknownRoute(error) ? error : null, reload };
-}
-
-/** A server from before the route: the card is left out. */
-function isUnknownRoute(error: Error | null): boolean {
-  return error instanceof ApiError && error.status === 404;
+  const unknownRoute = error instanceof ApiError && error.status === 404;
+  return { estimate: kept, error: kept === null ? error : null, absent: sample || unknownRoute, reload };
 }
 
 export function EstimateSection({ store, loaded }: { store: RunStore; loaded: LoadedEstimate }) {
-  const sample = useComputed(() => store.run.value?.trace.sample === true || store.run.value?.run.sample === true).value;
-  const { estimate, error, reload } = loaded;
-  if (sample || (estimate === null && error === null)) return null;
+  const configs = useComputed(() => store.run.value?.run.entries.length ?? 0).value;
+  const { estimate, error, absent, reload } = loaded;
+  if (absent) return null;
   return (
     <section class="card" aria-labelledby="estimate" data-testid="estimate">
       <header>
@@ -55,6 +56,11 @@ export function EstimateSection({ store, loaded }: { store: RunStore; loaded: Lo
         <span class="small muted">Total kernel time from the trace alone{estimate === null ? "" : `, by ${estimate.engine}`}; simulated kernels take their place as they finish</span>
       </header>
       <div class="body stack-gap">
+        {estimate === null && error === null && (
+          <div style={{ height: `${(configs + 1) * ROW_GUESS_PX + SUMMARY_GUESS_PX}px` }}>
+            <Loading what="the estimate" />
+          </div>
+        )}
         {error !== null && <ErrorNote error={error} retry={reload} />}
         {estimate !== null && <Totals estimate={estimate} />}
         {estimate !== null && <Kernels estimate={estimate} />}

@@ -181,7 +181,7 @@ function LineNote({ store }: { store: RunStore }) {
   const rate = store.rate.value;
   let text: ComponentChildren = "Connecting…";
   let tone = "muted";
-  if (line.state === "live") text = state === "active" ? <>Live{rate > 0 ? ` · ${rate.toLocaleString("en-US")} events a second` : ""}</> : "Up to date";
+  if (line.state === "live") text = state === "active" ? <>Live{rate > 0 ? ` · ${rate.toLocaleString("en-US")} ${rate === 1 ? "event" : "events"} a second` : ""}</> : "Up to date";
   else if (line.state === "waiting") {
     tone = "warn-text";
     const heard = store.heardAt.value;
@@ -236,7 +236,7 @@ function RunNotices({ store }: { store: RunStore }) {
                 <a href={pathOf({ view: "sim", runId: sim.runId, simId: sim.id })} onClick={(event) => (event.preventDefault(), navigate(pathOf({ view: "sim", runId: sim.runId, simId: sim.id })))}>
                   {sim.config} replica {sim.replica}
                 </a>{" "}
-                {sim.state}: {sim.error ?? "no reason was given"}
+                {sim.state}: {sim.error ?? (sim.state === "lost" ? "no heartbeat came for too long" : "no reason was given")}
               </li>
             ))}
             {failed.length > 5 && <li>and {failed.length - 5} more</li>}
