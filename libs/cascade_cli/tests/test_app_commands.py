@@ -22,7 +22,7 @@ Run = Callable[..., Result]
 def cascade(replay_app: DemoApp, monkeypatch: pytest.MonkeyPatch) -> Run:
     monkeypatch.setenv("CASCADE_URL", replay_app.url)
     monkeypatch.setenv("CASCADE_TOKEN", replay_app.token)
-    monkeypatch.setenv("COLUMNS", "200")
+    monkeypatch.delenv("COLUMNS", raising=False)
     return lambda *arguments: CliRunner().invoke(app, list(arguments))
 
 
