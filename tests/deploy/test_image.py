@@ -69,6 +69,7 @@ def test_locked_versions_are_installed() -> None:
         ("tini -- cascade serve --sims sail", "api"),
         ("tini -- cascade serve api", "api"),
         ("tini -- cascade serve parser", "parser"),
+        ("tini -- cascade serve samples", "samples"),
     ],
 )
 def test_the_health_check_knows_which_service_runs(command: str, service: str) -> None:

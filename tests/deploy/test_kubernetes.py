@@ -5,44 +5,30 @@ import re
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterator
-from functools import cache
 from pathlib import Path
-from typing import Any
 
 import kubernetes_validate
 import pytest
 import yaml
 from cascade_cli import bundled
-from cascade_cli.provisioning.testing.kustomize import Document, rendered, without_hashes
+from cascade_cli.provisioning.testing.compose_file import Compose
+from cascade_cli.provisioning.testing.kustomize import Document, without_hashes
 
-K8S = bundled.ROOT / "deploy" / "k8s"
-KUSTOMIZATIONS = ("base", "overlays/dev", "overlays/prod")
+from .manifests import (
+    K8S,
+    KUSTOMIZATIONS,
+    SERVICES,
+    container_of,
+    containers,
+    documents,
+    environment,
+    named,
+    shared_config,
+)
+
 VERSION = kubernetes_validate.latest_version()
 KUBECTL = shutil.which("kubectl")
 BACKEND = bundled.ROOT / "services/launcher/src/cascade_launcher/backends/kubernetes.py"
-SERVICES = ("api", "ingest", "launcher", "parser", "requestsim")
-
-
-@cache
-def documents(kustomization: str) -> tuple[Document, ...]:
-    return tuple(rendered(K8S / kustomization))
-
-
-def named(kustomization: str, kind: str, name: str) -> Document:
-    (found,) = [
-        document
-        for document in documents(kustomization)
-        if document["kind"] == kind and document["metadata"]["name"] == name
-    ]
-    return found
-
-
-def containers(kustomization: str) -> Iterator[tuple[Document, dict[str, Any]]]:
-    for document in documents(kustomization):
-        if document["kind"] in ("Deployment", "StatefulSet", "Job"):
-            for container in document["spec"]["template"]["spec"]["containers"]:
-                yield document, container
 
 
 @pytest.fixture(scope="module")
@@ -50,7 +36,7 @@ def secrets() -> dict[str, Document]:
     """What deploy/k8s/make-secrets prints, by name."""
     keys = {
         f"S3_{role}": f"{role.lower()}:it's-secret"
-        for role in ("OPERATOR", "API", "INGEST", "LAUNCHER", "REQUESTSIM")
+        for role in ("OPERATOR", "API", "INGEST", "LAUNCHER", "REQUESTSIM", "SAMPLES")
     }
     done = subprocess.run(
         [K8S / "make-secrets", "cascade"],
@@ -106,7 +92,7 @@ def test_every_secret_that_is_named_is_made(kustomization: str, secrets: dict[st
         for variable in container.get("env", []):
             if reference := variable.get("valueFrom", {}).get("secretKeyRef"):
                 assert reference["key"] in secrets[reference["name"]]["stringData"], reference
-    launcher = _environment(named(kustomization, "Deployment", "cascade-launcher"))
+    launcher = environment(named(kustomization, "Deployment", "cascade-launcher"))
     assert launcher["CASCADE_K8S_TOKEN_SECRET"] in secrets
     assert launcher["CASCADE_K8S_S3_SECRET"] in secrets
 
@@ -130,11 +116,6 @@ def test_secrets_are_told_what_is_missing() -> None:
     assert shellcheck.returncode == 0, shellcheck.stdout
 
 
-def _environment(document: Document) -> dict[str, str]:
-    (container,) = document["spec"]["template"]["spec"]["containers"]
-    return {one["name"]: one.get("value", "") for one in container["env"]}
-
-
 @pytest.mark.parametrize("kustomization", KUSTOMIZATIONS)
 def test_scalers_and_budgets_point_at_something(kustomization: str) -> None:
     labels = {
@@ -143,7 +124,9 @@ def test_scalers_and_budgets_point_at_something(kustomization: str) -> None:
         if document["kind"] in ("Deployment", "StatefulSet")
     }
     budgets = [one for one in documents(kustomization) if one["kind"] == "PodDisruptionBudget"]
-    assert {one["metadata"]["name"] for one in budgets} == {f"cascade-{name}" for name in (*SERVICES, "nats")}
+    # Nobody waits for the samples, of which there is one: a budget would only hold up a node that is drained.
+    kept = {*SERVICES, "nats"} - {"samples"}
+    assert {one["metadata"]["name"] for one in budgets} == {f"cascade-{name}" for name in kept}
     for budget in budgets:
         assert budget["spec"]["selector"]["matchLabels"] in labels.values()
     scalers = [one for one in documents(kustomization) if one["kind"] == "HorizontalPodAutoscaler"]
@@ -174,6 +157,46 @@ def test_no_container_may_more_than_it_needs(kustomization: str) -> None:
         assert {"cpu", "memory"} <= set(container["resources"]["requests"])
 
 
+@pytest.mark.parametrize("kustomization", KUSTOMIZATIONS)
+def test_every_service_of_compose_runs_with_the_same_command_and_login(
+    kustomization: str, compose: Compose
+) -> None:
+    for service in SERVICES:
+        deployment = named(kustomization, "Deployment", f"cascade-{service}")
+        assert deployment["spec"]["replicas"] >= 1, service
+        container = container_of(deployment)
+        assert container["args"] == compose.services[service]["command"]
+        assert (
+            environment(deployment)["CASCADE_NATS_USER"] == compose.environment(service)["CASCADE_NATS_USER"]
+        )
+    deployments = [one for one in documents(kustomization) if one["kind"] == "Deployment"]
+    assert len(deployments) == len(SERVICES)
+
+
+@pytest.mark.parametrize("kustomization", KUSTOMIZATIONS)
+def test_the_operators_login_is_for_preparing_and_for_the_samples(kustomization: str) -> None:
+    holders = set()
+    for document, container in containers(kustomization):
+        references = [one.get("valueFrom", {}).get("secretKeyRef") for one in container.get("env", [])]
+        if {"name": "cascade-nats", "key": "operator"} in references:
+            holders.add(document["metadata"]["name"])
+    assert holders == {"cascade-nats", "cascade-provision", "cascade-samples"}
+
+
+@pytest.mark.parametrize("kustomization", KUSTOMIZATIONS)
+def test_the_samples_write_only_with_their_own_s3_user(kustomization: str) -> None:
+    samples = named(kustomization, "Deployment", "cascade-samples")
+    # One that goes before the next one comes: a second one would do all of the work again.
+    assert samples["spec"]["strategy"] == {"type": "Recreate"}
+    assert samples["spec"]["replicas"] == 1
+    names = {
+        one["valueFrom"]["secretKeyRef"]["name"]
+        for one in container_of(samples)["env"]
+        if one["name"].startswith("CASCADE_S3_")
+    }
+    assert names == {"cascade-s3-samples"}
+
+
 def test_the_launcher_may_do_what_its_backend_calls_and_no_more() -> None:
     verbs = {"create": "create", "read": "get", "list": "list", "patch": "patch", "delete": "delete"}
     kinds = {"job": "jobs", "pod": "pods", "pod_log": "pods/log"}
@@ -191,8 +214,7 @@ def test_the_launcher_may_do_what_its_backend_calls_and_no_more() -> None:
 @pytest.mark.parametrize("kustomization", KUSTOMIZATIONS)
 def test_sims_run_the_image_of_the_launcher(kustomization: str) -> None:
     launcher = named(kustomization, "Deployment", "cascade-launcher")
-    (container,) = launcher["spec"]["template"]["spec"]["containers"]
-    assert _environment(launcher)["CASCADE_K8S_IMAGE"] == container["image"]
+    assert environment(launcher)["CASCADE_K8S_IMAGE"] == container_of(launcher)["image"]
 
 
 @pytest.mark.parametrize(
@@ -200,14 +222,9 @@ def test_sims_run_the_image_of_the_launcher(kustomization: str) -> None:
 )
 def test_there_are_as_many_servers_as_copies_of_the_log(kustomization: str, copies: int) -> None:
     nats = named(kustomization, "StatefulSet", "cascade-nats")
-    (config,) = [
-        document
-        for document in documents(kustomization)
-        if document["kind"] == "ConfigMap" and document["metadata"]["name"].startswith("cascade-config-")
-    ]
     assert nats["spec"]["replicas"] == copies
-    assert config["data"]["CASCADE_NATS_REPLICAS"] == str(copies)
-    (container,) = nats["spec"]["template"]["spec"]["containers"]
+    assert shared_config(kustomization)["CASCADE_NATS_REPLICAS"] == str(copies)
+    container = container_of(nats)
     routes = [one for one in container["env"] if re.fullmatch(r"CASCADE_NATS_ROUTE_\d", one["name"])]
     assert len(routes) == 3
     assert container["args"][1] == ("/etc/nats/cluster.conf" if copies > 1 else "/etc/nats/nats.conf")
@@ -215,7 +232,7 @@ def test_there_are_as_many_servers_as_copies_of_the_log(kustomization: str, copi
 
 @pytest.mark.parametrize("kustomization", KUSTOMIZATIONS)
 def test_the_api_is_probed_and_event_streams_are_not_held_up(kustomization: str) -> None:
-    (container,) = named(kustomization, "Deployment", "cascade-api")["spec"]["template"]["spec"]["containers"]
+    container = container_of(named(kustomization, "Deployment", "cascade-api"))
     assert container["livenessProbe"]["httpGet"]["path"] == "/api/health"
     assert container["readinessProbe"]["httpGet"]["path"] == "/api/ready"
     annotations = named(kustomization, "Ingress", "cascade")["metadata"]["annotations"]
@@ -223,33 +240,3 @@ def test_the_api_is_probed_and_event_streams_are_not_held_up(kustomization: str)
     assert annotations[f"{prefix}proxy-buffering"] == "off"
     assert int(annotations[f"{prefix}proxy-read-timeout"]) >= 3600
     assert annotations[f"{prefix}proxy-body-size"] == "0"
-
-
-def test_nobody_reaches_what_no_policy_names() -> None:
-    policies = {
-        one["metadata"]["name"]: one["spec"] for one in documents("base") if one["kind"] == "NetworkPolicy"
-    }
-    everything = policies["cascade-default-deny"]
-    assert everything["podSelector"] == {"matchLabels": {"app.kubernetes.io/name": "cascade"}}
-    assert everything["policyTypes"] == ["Ingress", "Egress"]
-    assert "ingress" not in everything
-    for document, _ in containers("base"):
-        labels = document["spec"]["template"]["metadata"]["labels"]
-        assert labels["app.kubernetes.io/name"] == "cascade"
-    # A sim reaches the api and the bucket, not the log and not the database.
-    ports = {
-        port["port"]
-        for spec in policies.values()
-        if _selects(spec["podSelector"], "sim")
-        for rule in spec.get("egress", [])
-        for port in rule["ports"]
-    }
-    assert ports == {53, 443, 9000, 8000}
-
-
-def _selects(selector: dict[str, Any], component: str) -> bool:
-    wanted = selector["matchLabels"].get("app.kubernetes.io/component", component)
-    values = [component]
-    for expression in selector.get("matchExpressions", []):
-        values = expression["values"]
-    return bool(wanted == component and component in values)
