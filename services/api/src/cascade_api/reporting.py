@@ -56,7 +56,12 @@ async def _reported(gateway: Gateway, sim: Sim, beat: Heartbeat, attempt: str | 
         engine=beat.engine,
     )
     repeats = state is SimState.RUNNING and sim.state is SimState.RUNNING and sim.attempt == attempt
-    stored_at = await gateway.append_and_project(fact, liveness=repeats and sim.error is None)
+    if repeats and sim.error is None:
+        # It changes nothing but the time of the last heartbeat, so the answer need not wait for the views. Whoever
+        # cancelled has waited for them, so a cancel that was answered before this call is seen here.
+        await gateway.append(fact, liveness=True)
+        return await gateway.sims.current(sim.sim_id, at_least=gateway.gate.position)
+    stored_at = await gateway.append_and_project(fact)
     after = await gateway.sims.current(sim.sim_id, at_least=stored_at)
     return await _parsed(gateway, after) if after.is_terminal else after
 

@@ -5,6 +5,7 @@ import os
 import socket
 import uuid
 
+import uvloop
 from cascade_core import lifecycle, telemetry
 from cascade_core.jetstream.connection import connected
 from cascade_core.jetstream.log import JetStreamLog
@@ -39,7 +40,9 @@ def main() -> int:
     """Entry point of the parser service alone."""
     settings = load(ParserSettings)
     telemetry.configure(settings, service="parser")
-    return lifecycle.run(lambda stop: serve(settings, stop), service="parser")
+    return lifecycle.run(
+        lambda stop: serve(settings, stop), service="parser", loop_factory=uvloop.new_event_loop
+    )
 
 
 if __name__ == "__main__":

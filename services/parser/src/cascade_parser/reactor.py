@@ -7,9 +7,7 @@ ids and are recognised by every reader.
 """
 
 import asyncio
-from collections.abc import Iterable
 from contextlib import AbstractContextManager
-from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Protocol
 
@@ -19,26 +17,22 @@ from cascade_core.errors import LogUnavailable
 from cascade_core.facts import AnyFact
 from cascade_core.kernels.facts import KernelFinished
 from cascade_core.logs.facts import LogAppended
-from cascade_core.metrics import KERNELS_PARSED, LOG_LINES_PARSED
+from cascade_core.metrics import LOG_LINES_PARSED
 from cascade_core.ports import EventLog
 from cascade_core.record import Recorded
 from cascade_core.runs.facts import RunCancelRequested, RunRequested
 from cascade_core.sims import state as sim_state
 from cascade_core.sims.facts import SimFact, SimProgressed
-from cascade_core.sims.state import Sim
 from cascade_core.tasks import TaskSet
 
 from cascade_parser.reading import LogReading
 from cascade_parser.shares import partition_of
+from cascade_parser.telling import PROGRESS_EVERY_S, RETRY_S, LiveSim, News, Teller
 
 _logger = structlog.get_logger(__name__)
 
 FILTERS = [subjects.ALL_RUNS, subjects.ALL_SIMS, subjects.ALL_LOGS]
 BATCH = 512
-RETRY_S = 0.5
-
-Told = tuple[AnyFact, str, str | None]
-"""A fact, its event id, and the trace context of what it was found in."""
 
 
 class Held(Protocol):
@@ -57,44 +51,25 @@ class LogGone(Exception):
     """Chunks are no longer in the stream: the sim was archived, so it was read to its end by somebody else."""
 
 
-@dataclass(slots=True)
-class _Live:
-    """A sim whose log may still have to be read."""
-
-    sim: Sim
-    chunks: dict[int, int] = field(default_factory=dict)
-    """seq -> position of every chunk that belongs to the log; the first one of a seq wins."""
-    reading: LogReading | None = None
-    traceparent: str | None = None
-    """Of the fact that its reading went on with last."""
-
-
-@dataclass(slots=True)
-class _News:
-    """What has been found out and is not stored yet. Kernels go first: progress says that they are stored."""
-
-    kernels: list[Told] = field(default_factory=list)
-    progress: list[Told] = field(default_factory=list)
-
-
 class ParserReactor:
     """All sims of the log, and the readings of those that this instance holds."""
 
     def __init__(self, log: EventLog) -> None:
         self._log = log
-        self._live: dict[str, _Live] = {}
+        self._live: dict[str, LiveSim] = {}
         self._sims_of_run: dict[str, list[str]] = {}
         # One at a time: a batch of facts, or sims that come over from another instance.
         self._lock = asyncio.Lock()
         self._held: Held | None = None
+        self._teller = Teller(log, forget=lambda sim_id: self._live.pop(sim_id, None))
         self.position = 0
         self.lines_read = 0
-        self.kernels_told = 0
 
     async def run(self, held: Held) -> None:
         """Follow the log for ever. An error of the following or of the sharing ends both."""
         together = TaskSet()
         together.create(self._follow(held, together))
+        together.create(self._tell_what_is_owed())
         await together.wait()
 
     async def _follow(self, held: Held, together: TaskSet) -> None:
@@ -109,6 +84,14 @@ class ParserReactor:
                 if shares is None and self.position >= caught_up_at:
                     shares = together.create(held.run())
 
+    async def _tell_what_is_owed(self) -> None:
+        while True:
+            await asyncio.sleep(PROGRESS_EVERY_S / 2)
+            async with self._lock:
+                owed = [self._live[sim_id] for sim_id in self._teller.take_due() if sim_id in self._live]
+                if owed:
+                    await self._teller.tell(owed, News())
+
     async def _newest(self) -> int:
         while True:
             try:
@@ -117,8 +100,8 @@ class ParserReactor:
                 await asyncio.sleep(RETRY_S)
 
     async def _react(self, records: list[Recorded[AnyFact]]) -> None:
-        news = _News()
-        touched: dict[str, _Live] = {}
+        news = News()
+        touched: dict[str, LiveSim] = {}
         for record in records:
             with _traced(record):
                 live = await self._take(record, news)
@@ -127,7 +110,7 @@ class ParserReactor:
                     live.traceparent = telemetry.current_traceparent()
             if isinstance(record.fact, LogAppended):
                 await asyncio.sleep(0)  # reading takes a while; leases must be renewed meanwhile
-        await self._tell(touched.values(), news)
+        await self._teller.tell(touched.values(), news)
         self.position = records[-1].position
 
     async def gained(self, partition: int) -> None:
@@ -135,9 +118,9 @@ class ParserReactor:
         async with self._lock:
             for live in list(self._live.values()):
                 if partition_of(live.sim.sim_id) == partition and live.reading is None:
-                    news = _News()
+                    news = News()
                     if await self._read_again(live, news):
-                        await self._tell([live], news)
+                        await self._teller.tell([live], news)
         _logger.info("partition gained", partition=partition)
 
     async def lost(self, partition: int) -> None:
@@ -152,21 +135,21 @@ class ParserReactor:
             if partition_of(live.sim.sim_id) == partition:
                 live.reading = None
 
-    async def _take(self, record: Recorded[AnyFact], news: _News) -> _Live | None:
+    async def _take(self, record: Recorded[AnyFact], news: News) -> LiveSim | None:
         """Fold one fact; returns the sim whose reading went on because of it."""
         fact = record.fact
         match fact:
             case RunRequested():
                 if fact.run_id not in self._sims_of_run:
                     self._sims_of_run[fact.run_id] = [planned.sim_id for planned in fact.sims]
-                    self._live |= {sim.sim_id: _Live(sim) for sim in sim_state.sims_of(fact)}
+                    self._live |= {sim.sim_id: LiveSim(sim) for sim in sim_state.sims_of(fact)}
             case RunCancelRequested():
                 touched = [
                     await self._folded(live, fact, news)
                     for sim_id in self._sims_of_run.get(fact.run_id, [])
                     if (live := self._live.get(sim_id)) is not None
                 ]
-                await self._tell([live for live in touched if live is not None], news)
+                await self._teller.tell([live for live in touched if live is not None], news)
             case LogAppended():
                 live = self._live.get(fact.sim_id)
                 return None if live is None else await self._chunk(live, record.position, fact, news)
@@ -177,7 +160,7 @@ class ParserReactor:
                 pass
         return None
 
-    async def _folded(self, live: _Live, fact: sim_state.SimInput, news: _News) -> _Live | None:
+    async def _folded(self, live: LiveSim, fact: sim_state.SimInput, news: News) -> LiveSim | None:
         live.sim = sim_state.apply(live.sim, fact)
         if isinstance(fact, SimProgressed) and live.sim.parsed_to_end:
             self._live.pop(live.sim.sim_id, None)
@@ -190,7 +173,7 @@ class ParserReactor:
             return None
         return live if await self._finish(live, live.reading, news) else None
 
-    async def _chunk(self, live: _Live, position: int, fact: LogAppended, news: _News) -> _Live | None:
+    async def _chunk(self, live: LiveSim, position: int, fact: LogAppended, news: News) -> LiveSim | None:
         accepted = sim_state.accepts_chunk(live.sim, fact)
         live.sim = sim_state.apply(live.sim, fact)
         if not accepted or fact.seq in live.chunks:
@@ -206,11 +189,11 @@ class ParserReactor:
         self._read(reading, fact.lines, news)
         return live if await self._read_early(live, reading, news) else None
 
-    async def _read_again(self, live: _Live, news: _News) -> bool:
+    async def _read_again(self, live: LiveSim, news: News) -> bool:
         """Read everything that is stored of one sim, telling only what was not told before. False: it is gone."""
         while True:
             reading = LogReading(live.sim.run_id, live.sim.sim_id, kernels_told=live.sim.kernels_done)
-            attempt = _News()
+            attempt = News()
             try:
                 await self._read_stored(live, reading, attempt)
             except LogUnavailable as error:
@@ -227,7 +210,7 @@ class ParserReactor:
         live.reading = reading
         return await self._finish(live, reading, news) if live.sim.is_terminal else True
 
-    async def _read_stored(self, live: _Live, reading: LogReading, news: _News) -> None:
+    async def _read_stored(self, live: LiveSim, reading: LogReading, news: News) -> None:
         left = dict(live.chunks)
         if not left:
             return
@@ -246,7 +229,7 @@ class ParserReactor:
         if left:
             raise LogGone
 
-    async def _read_early(self, live: _Live, reading: LogReading, news: _News) -> bool:
+    async def _read_early(self, live: LiveSim, reading: LogReading, news: News) -> bool:
         try:
             while (early := reading.order.take_next_early()) is not None:
                 self._read(reading, await self._lines_at(early), news)
@@ -255,7 +238,7 @@ class ParserReactor:
             return False
         return True
 
-    async def _finish(self, live: _Live, reading: LogReading, news: _News) -> bool:
+    async def _finish(self, live: LiveSim, reading: LogReading, news: News) -> bool:
         """The sim has ended: read what lies beyond gaps, close an open block."""
         try:
             for position in reading.order.take_rest():
@@ -266,12 +249,12 @@ class ParserReactor:
         self._found(reading.finish(_now()), news)
         return True
 
-    def _read(self, reading: LogReading, lines: list[str], news: _News) -> None:
+    def _read(self, reading: LogReading, lines: list[str], news: News) -> None:
         self.lines_read += len(lines)
         LOG_LINES_PARSED.inc(len(lines))
         self._found(reading.read(lines, _now()), news)
 
-    def _found(self, kernels: list[KernelFinished], news: _News) -> None:
+    def _found(self, kernels: list[KernelFinished], news: News) -> None:
         if kernels:
             trace = telemetry.current_traceparent()
             news.kernels.extend(
@@ -289,47 +272,7 @@ class ParserReactor:
                 raise LogGone
             return record.fact.lines
 
-    async def _tell(self, read: Iterable[_Live], news: _News) -> None:
-        """Store what was found out, and drop the sims that are done with."""
-        read = list(read)
-        now = _now()
-        for live in read:
-            if live.reading is None:
-                continue  # lost meanwhile; its next reader tells
-            if live.reading.finished and live.reading.parked is not None:
-                _logger.error(
-                    "log was not read to its end",
-                    run_id=live.sim.run_id,
-                    sim_id=live.sim.sim_id,
-                    why=live.reading.parked,
-                )
-            progress = live.reading.progress(now)
-            if progress.final or progress.through_seq > live.sim.through_seq:
-                event_id = f"progress:{progress.sim_id}:{progress.through_seq}:{int(progress.final)}"
-                news.progress.append((progress, event_id, live.traceparent))
-        await self._append(news.kernels)
-        await self._append(news.progress)
-        self.kernels_told += len(news.kernels)
-        KERNELS_PARSED.inc(len(news.kernels))
-        news.kernels, news.progress = [], []
-        for live in read:
-            if live.reading is not None and live.reading.finished:
-                self._live.pop(live.sim.sim_id, None)
-
-    async def _append(self, told: list[Told]) -> None:
-        """Nothing goes on before it is durable; ids make the repeat harmless."""
-        facts: list[tuple[AnyFact, str | None]] = [(fact, event_id) for fact, event_id, _ in told]
-        traceparents = [traceparent for *_, traceparent in told]
-        while told:
-            try:
-                await self._log.append_all(facts, traceparents=traceparents)
-            except LogUnavailable as error:
-                _logger.warning("append is tried again", error=str(error))
-                await asyncio.sleep(RETRY_S)
-            else:
-                return
-
-    def _forget_gone(self, live: _Live) -> None:
+    def _forget_gone(self, live: LiveSim) -> None:
         _logger.info("log was archived meanwhile", run_id=live.sim.run_id, sim_id=live.sim.sim_id)
         self._live.pop(live.sim.sim_id, None)
 
