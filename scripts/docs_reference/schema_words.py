@@ -8,7 +8,6 @@ from typing import Any
 from cascade_api.app import build_app
 from cascade_api.settings import ApiSettings
 from cascade_client import wire_models
-from cascade_client.wire.scenarios import ScenarioResponse
 
 REFERENCE = "#/components/schemas/{model}"
 STATES = ("TraceState", "SimState", "RunState")
@@ -18,12 +17,8 @@ Schema = Mapping[str, Any]
 
 @cache
 def document() -> dict[str, Any]:
-    """The document, with the scenario's answer, which its route hands on as it comes."""
+    """The document."""
     found: dict[str, Any] = build_app(ApiSettings(no_auth=True)).openapi()
-    answer = ScenarioResponse.model_json_schema(mode="serialization", ref_template=REFERENCE)
-    found["components"]["schemas"] |= {**answer.pop("$defs"), "ScenarioResponse": answer}
-    content = found["paths"]["/api/scenarios"]["post"]["responses"]["200"]["content"]
-    content["application/json"]["schema"] = {"$ref": REFERENCE.format(model="ScenarioResponse")}
     return found
 
 

@@ -8,6 +8,7 @@ from typing import Any
 
 import httpx
 import pytest
+from cascade_api.testing.openapi import Document
 
 H100 = "sample__facebook_opt-125m__h100-e2e"
 A100 = "sample__facebook_opt-125m__a100-e2e"
@@ -18,6 +19,7 @@ SMALL: dict[str, Any] = {"trace_id": H100, "num_requests": 2, "prompt_tokens": 6
 def simulated(client: httpx.Client, body: dict[str, Any]) -> dict[str, Any]:
     reply = client.post("/api/scenarios", json=body)
     assert reply.status_code == 200, reply.text
+    Document(client.get("/api/openapi.json").json()).check(reply)
     answer: dict[str, Any] = json.loads(reply.content, parse_constant=pytest.fail)
     return answer
 

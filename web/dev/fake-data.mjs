@@ -166,7 +166,7 @@ export function scenario(body) {
   return {
     trace_id: body.trace_id, gpu_config: body.gpu_config, run_id: "run-sample-opt125m-h100-e2e", sim_id: "sim-sample-opt125m-h100-e2e", cached: true,
     aggregate: { p50_ttft_ms: at(pick("ttft_ms"), 0.5), p99_ttft_ms: at(pick("ttft_ms"), 0.99), p50_itl_ms: at(pick("itl_ms_p50"), 0.5), p50_e2e_ms: at(pick("e2e_ms"), 0.5), p99_e2e_ms: at(pick("e2e_ms"), 0.99), throughput_output_tokens_s: (n * body.output_tokens) / (last / 1000) },
-    steps_total: steps.length, steps_returned: steps.length, steps_downsampled: false,
+    steps_total: steps.length, steps_returned: steps.length, steps_downsampled: false, steps_sampling: null,
     provenance_counts: { measured: 0, interpolated: 0, "extrapolated:roofline": steps.length, "assumed-host": steps.length },
     calibration_range: { prefill_tokens: [6, 6], decode_context: [7, 37] },
     scheduler: { max_num_seqs: 256, max_num_batched_tokens: 8192, block_size: 16, enable_chunked_prefill: true, gpu_memory_utilization: 0.8, num_kv_blocks: 106267, ...body.scheduler },

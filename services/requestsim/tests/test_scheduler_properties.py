@@ -5,10 +5,10 @@ import random
 from collections import Counter
 
 import pytest
+from cascade_core.scenarios.answer import RequestRow, ScenarioResponse
 from cascade_requestsim.estimate import estimate_request
 from cascade_requestsim.profile import PerfProfile
 from cascade_requestsim.scenario import BaseSim, build_response
-from cascade_requestsim.scenario_response import RequestRow, ScenarioResponse
 from cascade_requestsim.scheduler import schedule
 from cascade_requestsim.workload import SchedulerSettings, Workload
 from hypothesis import given, settings

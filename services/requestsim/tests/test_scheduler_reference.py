@@ -13,11 +13,10 @@ from statistics import median
 
 import pytest
 from cascade_core.errors import Refused
+from cascade_core.scenarios.answer import ProvenanceLabel, RequestRow, ScenarioResponse, StepRow
 from cascade_requestsim.errors import ScenarioRefused
 from cascade_requestsim.profile import PerfProfile
-from cascade_requestsim.provenance import ProvenanceLabel
 from cascade_requestsim.scenario import BaseSim, build_response
-from cascade_requestsim.scenario_response import RequestRow, ScenarioResponse, StepRow
 from cascade_requestsim.scheduler import schedule
 from cascade_requestsim.workload import SchedulerSettings, Workload, check_workload
 from hypothesis import example, given, settings

@@ -3,10 +3,22 @@ export type paths = Record<string, never>;
 export type webhooks = Record<string, never>;
 export interface components {
     schemas: {
+        AggregateRow: {
+            p50_e2e_ms: number | null;
+            p50_itl_ms: number | null;
+            p50_ttft_ms: number | null;
+            p99_e2e_ms: number | null;
+            p99_ttft_ms: number | null;
+            throughput_output_tokens_s: number | null;
+        };
         BaseProblem: {
             detail: string;
             run_id: string;
             sim_id: string;
+        };
+        CalibrationRow: {
+            decode_context: number[];
+            prefill_tokens: number[];
         };
         ChromeTrace: {
             displayTimeUnit: string;
@@ -171,6 +183,19 @@ export interface components {
             projection: string;
             s3: string;
         };
+        RequestRow: {
+            arrival_s: number;
+            e2e_ms: number;
+            emitted_tokens: number;
+            id: string;
+            itl_ms_mean: number | null;
+            itl_ms_p50: number | null;
+            output_tokens: number;
+            preemptions: number;
+            prompt_tokens: number;
+            queue_ms: number;
+            ttft_ms: number | null;
+        };
         RunCreate: {
             entries: components["schemas"]["RunEntry"][];
             trace_id: string;
@@ -256,6 +281,26 @@ export interface components {
             /** @default null */
             trace_id?: string | null;
         };
+        ScenarioResponse: {
+            aggregate: components["schemas"]["AggregateRow"];
+            assumptions: string[];
+            cached: boolean;
+            calibration_range: components["schemas"]["CalibrationRow"];
+            gpu_config: string;
+            provenance_counts: {
+                [key: string]: number;
+            };
+            requests: components["schemas"]["RequestRow"][];
+            run_id: string | null;
+            scheduler: components["schemas"]["SchedulerRow"];
+            sim_id: string | null;
+            steps: components["schemas"]["StepRow"][];
+            steps_downsampled: boolean;
+            steps_returned: number;
+            steps_sampling: "uniform" | null;
+            steps_total: number;
+            trace_id: string;
+        };
         SchedulerBody: {
             /** @default null */
             block_size?: number | null;
@@ -269,6 +314,14 @@ export interface components {
             max_num_seqs?: number | null;
             /** @default null */
             num_kv_blocks?: number | null;
+        };
+        SchedulerRow: {
+            block_size: number;
+            enable_chunked_prefill: boolean;
+            gpu_memory_utilization: number;
+            max_num_batched_tokens: number;
+            max_num_seqs: number;
+            num_kv_blocks: number;
         };
         SimEvent: {
             sim: components["schemas"]["SimSummary"];
@@ -347,6 +400,19 @@ export interface components {
              * @constant
              */
             type: "snapshot";
+        };
+        StepRow: {
+            context_tokens: number;
+            end_ms: number;
+            /** @enum {string} */
+            kind: "prefill" | "decode";
+            kv_blocks_used: number;
+            num_seqs: number;
+            /** @enum {string} */
+            provenance: "measured" | "interpolated" | "extrapolated:roofline";
+            query_tokens: number;
+            start_ms: number;
+            step_index: number;
         };
         StepTimelineUpload: {
             /** @default null */

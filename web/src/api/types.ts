@@ -1,7 +1,7 @@
 // The wire types of the HTTP API by the names that the page uses. Those in openapi.d.ts are generated from the
 // server's own document (`npm run gen:types`), and a test fails when they differ from it. Written by hand are only
-// the documents that the server passes on as they are: step timelines and scenario answers. Nothing here is used by
-// components directly: model/entities.ts turns each one into a view type.
+// the step timelines, documents that the server passes on as they are. Nothing here is used by components directly:
+// model/entities.ts turns each one into a view type.
 import type { components } from "./openapi";
 
 type Schemas = components["schemas"];
@@ -30,6 +30,10 @@ export type RunEvent = Schemas["RunEvent"];
 export type RunEstimate = Schemas["RunEstimate"];
 export type ConfigEstimate = Schemas["ConfigEstimate"];
 export type ScenarioCreate = Schemas["ScenarioRequest"];
+export type ScenarioResult = Schemas["ScenarioResponse"];
+export type ScenarioRequestResult = Schemas["RequestRow"];
+export type ScenarioStep = Schemas["StepRow"];
+export type SchedulerSettings = Schemas["SchedulerRow"];
 
 export interface TimelineStep {
   step: number;
@@ -111,69 +115,4 @@ export interface StepCompare {
 export interface SimStepTimeline extends Omit<Schemas["SimStepTimeline"], "simulated" | "compare"> {
   simulated: SimulatedTimeline;
   compare: StepCompare | null;
-}
-
-/** What a scenario was simulated with; a request names only what differs from the defaults. */
-export interface SchedulerSettings {
-  max_num_seqs: number;
-  max_num_batched_tokens: number;
-  block_size: number;
-  enable_chunked_prefill: boolean;
-  gpu_memory_utilization: number;
-  num_kv_blocks: number;
-}
-
-export interface ScenarioRequestResult {
-  id: string;
-  arrival_s: number;
-  prompt_tokens: number;
-  output_tokens: number;
-  queue_ms: number | null;
-  ttft_ms: number | null;
-  itl_ms_mean: number | null;
-  itl_ms_p50: number | null;
-  e2e_ms: number | null;
-  emitted_tokens: number;
-  preemptions: number;
-}
-
-export interface ScenarioStep {
-  step_index: number;
-  kind: string;
-  start_ms: number;
-  end_ms: number;
-  num_seqs: number;
-  query_tokens: number;
-  context_tokens: number;
-  kv_blocks_used: number;
-  provenance: string;
-}
-
-export interface ScenarioResult {
-  trace_id: string;
-  gpu_config: string;
-  run_id?: string | null;
-  sim_id?: string | null;
-  cached?: boolean;
-  aggregate: {
-    p50_ttft_ms: number | null;
-    p99_ttft_ms: number | null;
-    p50_itl_ms: number | null;
-    p50_e2e_ms: number | null;
-    p99_e2e_ms: number | null;
-    throughput_output_tokens_s: number | null;
-  };
-  steps_total: number;
-  steps_returned: number;
-  steps_downsampled: boolean;
-  steps_sampling?: string | null;
-  provenance_counts: Record<string, number>;
-  calibration_range: { prefill_tokens: [number, number]; decode_context: [number, number] };
-  scheduler: SchedulerSettings;
-  assumptions?: unknown[];
-  requests: ScenarioRequestResult[];
-  steps: ScenarioStep[];
-  sample?: boolean;
-  replay?: boolean;
-  engine?: string | null;
 }

@@ -1,4 +1,5 @@
 import { describe, expect, test } from "vitest";
+import type { ScenarioStep } from "../api/types";
 import { toTrace } from "./entities";
 import { configRows, entriesOf, launchProblem, parseCount, preselected, totalSims } from "./launch";
 import type { FormFields } from "./scenario";
@@ -100,7 +101,7 @@ describe("a scenario's tables and charts", () => {
     expect(pageOf([], 0)).toEqual({ rows: [], page: 0, pages: 1 });
   });
   test("charts thin long series but keep their ends", () => {
-    const steps = Array.from({ length: 5000 }, (_, i) => ({ step_index: i, kind: "decode", start_ms: i, end_ms: i + 1, num_seqs: 1, query_tokens: 1, context_tokens: 1, kv_blocks_used: 1, provenance: "measured" }));
+    const steps = Array.from({ length: 5000 }, (_, i): ScenarioStep => ({ step_index: i, kind: "decode", start_ms: i, end_ms: i + 1, num_seqs: 1, query_tokens: 1, context_tokens: 1, kv_blocks_used: 1, provenance: "measured" }));
     const charts = stepCharts(steps);
     expect([charts.startMs[0], charts.startMs.at(-1)]).toEqual([0, 4999]);
     expect(charts.drawn).toBeLessThanOrEqual(2001);

@@ -207,17 +207,6 @@ export function provenanceShares(result: ScenarioResult): ProvenanceShare[] {
   }));
 }
 
-/** An assumption as text; servers send sentences, or objects with a name and a value. */
-export function assumptionText(assumption: unknown): string {
-  if (typeof assumption === "string") return assumption;
-  if (typeof assumption === "object" && assumption !== null) {
-    return Object.entries(assumption)
-      .map(([key, value]) => `${key}: ${typeof value === "string" ? value : JSON.stringify(value)}`)
-      .join(", ");
-  }
-  return JSON.stringify(assumption);
-}
-
 /** True when any step lies outside the calibrated shapes. */
 export function isExtrapolated(result: ScenarioResult): boolean {
   return Object.entries(result.provenance_counts).some(([label, count]) => label.startsWith("extrapolated") && count > 0);

@@ -9,7 +9,7 @@ import { noticesFor } from "../model/engine";
 import type { Trace } from "../model/entities";
 import { toRunDetail } from "../model/entities";
 import type { RequestSort } from "../model/scenario";
-import { assumptionText, isExtrapolated, pageOf, provenanceShares, sortRequests, stepCharts } from "../model/scenario";
+import { isExtrapolated, pageOf, provenanceShares, sortRequests, stepCharts } from "../model/scenario";
 import { MISSING, formatCount, formatExact, formatMs, formatPercent, plural, significant } from "../model/units";
 import { pathOf } from "../router";
 import { useLoaded } from "../state/poll";
@@ -46,22 +46,23 @@ export function ScenarioAnswer({ result, trace }: { result: ScenarioResult; trac
   );
 }
 
-function rangeText([low, high]: readonly [number, number]): string {
-  return low === high ? String(low) : `${low} to ${high}`;
+/** The first and the last profiled size, once where they are the same. */
+function rangeText(range: readonly number[]): string {
+  return [...new Set(range)].join(" to ");
 }
 
 function BaseLink({ result }: { result: ScenarioResult }) {
-  if (result.run_id === null || result.run_id === undefined) return null;
+  if (result.run_id === null) return null;
   return (
     <span class="small muted">
       from <a href={pathOf({ view: "run", runId: result.run_id })}>{result.run_id}</a> on {result.gpu_config}
-      {result.cached === true ? ", profile reused" : ""}
+      {result.cached ? ", profile reused" : ""}
     </span>
   );
 }
 
 function BaseNotices({ result, trace }: { result: ScenarioResult; trace: Trace | null }) {
-  const runId = result.run_id ?? null;
+  const runId = result.run_id;
   const base = useLoaded(`base ${runId ?? ""}`, async (signal) => (runId === null ? null : toRunDetail(await client.run(runId, signal))));
   if (base.data === null || trace === null) return null;
   const sims = base.data.sims.filter((sim) => sim.id === result.sim_id);
@@ -125,8 +126,8 @@ function Provenance({ result }: { result: ScenarioResult }) {
             <li>
               Scheduler: {formatExact(scheduler.max_num_seqs)} sequences, {formatExact(scheduler.max_num_batched_tokens)} tokens a step, blocks of {scheduler.block_size} tokens, {formatExact(scheduler.num_kv_blocks)} KV blocks, memory utilization {scheduler.gpu_memory_utilization}, chunked prefill {scheduler.enable_chunked_prefill ? "on" : "off"}
             </li>
-            {(result.assumptions ?? []).map((assumption, i) => (
-              <li key={i}>{assumptionText(assumption)}</li>
+            {result.assumptions.map((assumption, i) => (
+              <li key={i}>{assumption}</li>
             ))}
           </ul>
         </div>

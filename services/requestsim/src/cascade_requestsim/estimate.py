@@ -8,13 +8,13 @@ import math
 from dataclasses import dataclass
 from statistics import median
 
+from cascade_core.scenarios.answer import CalibrationRow
 from typing_extensions import TypedDict
 
 from cascade_requestsim.errors import ScenarioRefused
 from cascade_requestsim.metrics import NS_PER_MS
 from cascade_requestsim.profile import PerfProfile
 from cascade_requestsim.provenance import (
-    CalibrationRow,
     Provenance,
     calibration_range,
     decode_provenance,

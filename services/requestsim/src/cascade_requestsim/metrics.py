@@ -4,28 +4,13 @@ Source: the request model, section 4.1.
 """
 
 import numpy as np
-
-# pydantic reads typed dictionaries from here before Python 3.12.
-from typing_extensions import TypedDict
+from cascade_core.scenarios.answer import AggregateRow
 
 from cascade_requestsim.roofline import NS_PER_S
 from cascade_requestsim.unroll import Floats, Ints, RequestTimes, Steps, TokenSpans, pooled_intervals
 from cascade_requestsim.workload import Workload
 
 NS_PER_MS = 1e6
-
-
-class AggregateRow(TypedDict):
-    """The scenario in six numbers; None where there is nothing to take a percentile of."""
-
-    p50_ttft_ms: float | None
-    p99_ttft_ms: float | None
-    p50_itl_ms: float | None
-    """Over the pooled intervals of all requests."""
-    p50_e2e_ms: float | None
-    p99_e2e_ms: float | None
-    throughput_output_tokens_s: float | None
-    """Emitted tokens over the time from first arrival to last completion; None if that is not above 0."""
 
 
 def percentile(values: Floats, share: float) -> float | None:

@@ -5,10 +5,8 @@ Labels describe steps, not kernels and not a probability of being right. Source:
 
 from collections.abc import Sequence
 from enum import IntEnum
-from typing import Literal, TypeAlias
 
-# pydantic reads typed dictionaries from here before Python 3.12.
-from typing_extensions import TypedDict
+from cascade_core.scenarios.answer import CalibrationRow, ProvenanceLabel
 
 from cascade_requestsim.profile import PerfProfile
 from cascade_requestsim.roofline import (
@@ -17,8 +15,6 @@ from cascade_requestsim.roofline import (
     ELEMENTWISE_PASSES,
     LINEAR_PASSES,
 )
-
-ProvenanceLabel: TypeAlias = Literal["measured", "interpolated", "extrapolated:roofline"]
 
 
 class Provenance(IntEnum):
@@ -58,13 +54,6 @@ def decode_provenance(profile: PerfProfile, *, sequences: int, context: int) -> 
 def provenance_counts(steps: Sequence[int]) -> dict[str, int]:
     """Counts of steps under their wire names. `steps`: one count a `Provenance`, in order."""
     return {**dict(zip(LABELS, steps, strict=True)), ASSUMED_HOST: sum(steps)}
-
-
-class CalibrationRow(TypedDict):
-    """First and last profiled prefill size and decode context. [tokens]"""
-
-    prefill_tokens: list[int]
-    decode_context: list[int]
 
 
 def calibration_range(profile: PerfProfile) -> CalibrationRow:

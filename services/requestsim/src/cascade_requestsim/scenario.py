@@ -7,13 +7,14 @@ executed steps; only the step records are thinned when there are too many of the
 from dataclasses import dataclass
 
 import numpy as np
+from cascade_core.scenarios.answer import ScenarioResponse, SchedulerRow
 from cascade_core.scenarios.request import ScenarioRequest, SchedulerBody
 
 from cascade_requestsim.kv_cache import kv_block_capacity
 from cascade_requestsim.metrics import aggregate
 from cascade_requestsim.profile import PerfProfile
 from cascade_requestsim.provenance import LABELS, calibration_range, provenance_counts
-from cascade_requestsim.scenario_response import ScenarioResponse, SchedulerRow, request_rows, step_rows
+from cascade_requestsim.scenario_response import request_rows, step_rows
 from cascade_requestsim.schedule_log import ScheduleLog
 from cascade_requestsim.scheduler import schedule
 from cascade_requestsim.unroll import request_times, token_spans, unroll_steps

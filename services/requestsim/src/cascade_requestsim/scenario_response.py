@@ -1,19 +1,10 @@
-"""The answer to a scenario: its wire shape, and the rows made from the unrolled arrays.
-
-Rows are typed dictionaries: an answer may hold ten thousand of them, and they go straight into JSON.
-"""
-
-from typing import Literal
+"""The rows of a scenario's answer, made from the unrolled arrays. Its wire shape is `cascade_core.scenarios.answer`."""
 
 import numpy as np
-from pydantic import BaseModel, ConfigDict
+from cascade_core.scenarios.answer import RequestRow, StepRow
 
-# pydantic reads typed dictionaries from here before Python 3.12.
-from typing_extensions import TypedDict
-
-from cascade_requestsim.metrics import NS_PER_MS, AggregateRow
-from cascade_requestsim.provenance import LABELS, CalibrationRow, ProvenanceLabel
-from cascade_requestsim.roofline import StepKind
+from cascade_requestsim.metrics import NS_PER_MS
+from cascade_requestsim.provenance import LABELS
 from cascade_requestsim.schedule_log import ScheduleLog
 from cascade_requestsim.unroll import Floats, RequestTimes, Steps
 from cascade_requestsim.workload import Workload
@@ -22,72 +13,6 @@ MAX_STEP_RECORDS = 5000
 """Step records in an answer; more are thinned uniformly."""
 
 MS_PER_S = 1e3
-
-
-class SchedulerRow(TypedDict):
-    """The settings that the scheduler ran with, defaults and estimates resolved."""
-
-    max_num_seqs: int
-    max_num_batched_tokens: int
-    block_size: int
-    enable_chunked_prefill: bool
-    gpu_memory_utilization: float
-    num_kv_blocks: int
-
-
-class RequestRow(TypedDict):
-    """Metrics of one request."""
-
-    id: str
-    arrival_s: float
-    prompt_tokens: int
-    output_tokens: int
-    queue_ms: float
-    ttft_ms: float | None
-    itl_ms_mean: float | None
-    itl_ms_p50: float | None
-    e2e_ms: float
-    emitted_tokens: int
-    preemptions: int
-
-
-class StepRow(TypedDict):
-    """One executed step. Token and block numbers are sums over the batch."""
-
-    step_index: int
-    kind: StepKind
-    start_ms: float
-    end_ms: float
-    num_seqs: int
-    query_tokens: int
-    context_tokens: int
-    kv_blocks_used: int
-    provenance: ProvenanceLabel
-
-
-class ScenarioResponse(BaseModel):
-    """The answer to a scenario. `model_dump_json` gives strict JSON: no number in it is NaN or infinite."""
-
-    model_config = ConfigDict(frozen=True)
-
-    trace_id: str
-    gpu_config: str
-    run_id: str | None
-    sim_id: str | None
-    cached: bool
-    """The base sim was reused, not launched for this scenario."""
-    aggregate: AggregateRow
-    steps_total: int
-    steps_returned: int
-    steps_downsampled: bool
-    steps_sampling: Literal["uniform"] | None
-    """How the returned steps were chosen; null when all are returned."""
-    provenance_counts: dict[str, int]
-    calibration_range: CalibrationRow
-    scheduler: SchedulerRow
-    assumptions: list[str]
-    requests: list[RequestRow]
-    steps: list[StepRow]
 
 
 def request_rows(workload: Workload, times: RequestTimes, log: ScheduleLog) -> list[RequestRow]:

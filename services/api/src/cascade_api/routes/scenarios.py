@@ -1,8 +1,9 @@
 """Serving scenarios: how many requests, arriving when, would fare on a simulated GPU."""
 
-from typing import Any, cast
+from typing import cast
 
 import orjson
+from cascade_core.scenarios.answer import ScenarioResponse
 from cascade_core.scenarios.request import ScenarioRequest
 from fastapi import APIRouter, Request, Response
 from pydantic import BaseModel, Field, JsonValue
@@ -30,10 +31,11 @@ class BaseProblem(BaseModel):
 
 @router.post(
     "/api/scenarios",
-    response_model=dict[str, Any],
     openapi_extra=body_schema(ScenarioRequest),
     responses=documented(404, 409, 413, 422)
     | {
+        # Only told: many MB of the request simulator's own making are not checked again.
+        200: {"model": ScenarioResponse, "description": "The outcome, by request and by step."},
         502: {"model": BaseProblem, "description": "The base simulation failed or gave no step timing."},
         504: {"model": BaseProblem, "description": "The base simulation or the answer did not come in time."},
     },
