@@ -5,8 +5,9 @@ import json
 import os
 import sys
 import threading
+import time
 from collections.abc import AsyncIterator, Iterator
-from contextlib import contextmanager
+from contextlib import aclosing, contextmanager
 from pathlib import Path
 
 import httpx
@@ -153,6 +154,14 @@ async def test_the_child_gets_the_key_on_its_input_only(monkeypatch: pytest.Monk
     assert set(result["environment"]) <= {"PATH", "LANG", "HOME", "LC_CTYPE", "SAIL_API_URL"}
     assert result["environment"]["HOME"] == "/nonexistent"
     assert KEY not in json.dumps([result["environment"], result["arguments"]])
+
+
+async def test_a_child_that_has_ended_unnoticed_is_no_error() -> None:
+    request = Request(action="status", workspace="acme-lab", api_key=SecretStr(KEY))
+    lines = in_own_process(request, command=(sys.executable, "-c", "print('{}')"))
+    async with aclosing(lines):
+        assert await anext(lines) == b"{}\n"
+        time.sleep(0.5)  # noqa: ASYNC251 - the event loop must not hear of the end before the block is left
 
 
 async def test_a_child_that_dies_or_dawdles_becomes_an_error(tmp_path: Path) -> None:

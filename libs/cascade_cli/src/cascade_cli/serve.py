@@ -98,7 +98,8 @@ def build_dashboard() -> "asyncio.Task[None]":
         try:
             await process.wait()
         except asyncio.CancelledError:
-            process.terminate()
+            with suppress(ProcessLookupError):  # it may have ended without the event loop knowing yet
+                process.terminate()
             await process.wait()
             raise
 

@@ -9,8 +9,8 @@ import json
 import os
 import signal
 import sys
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping, Sequence
+from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 
 from pydantic import ValidationError
@@ -90,7 +90,7 @@ def build_app(runner: Runner) -> Starlette:
 
 async def in_own_process(
     request: Request, *, command: Sequence[str] = (), timeout_s: float = REQUEST_TIMEOUT_S
-) -> AsyncIterator[bytes]:
+) -> AsyncGenerator[bytes, None]:
     """The lines of a `child` for `request`. The child ends with the iteration, at the latest after `timeout_s`."""
     words = command or (sys.executable, "-m", "cascade_cli.deploy_sail.child")
     async with _process(words) as process:
@@ -134,7 +134,8 @@ async def _process(words: Sequence[str]) -> AsyncIterator[asyncio.subprocess.Pro
         yield process
     finally:
         if process.returncode is None:
-            os.killpg(process.pid, signal.SIGKILL)
+            with suppress(ProcessLookupError):  # it may have ended without the event loop knowing yet
+                os.killpg(process.pid, signal.SIGKILL)
         await process.wait()
 
 

@@ -8,6 +8,7 @@ import hashlib
 import sys
 import tempfile
 from collections import OrderedDict
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -153,7 +154,8 @@ async def _run(directory: str, config: ConfigFiles) -> bytes:
         raise Unavailable(f"the estimate took more than {COMPUTE_TIMEOUT_S:.0f} s") from None
     finally:
         if process.returncode is None:
-            process.kill()
+            with suppress(ProcessLookupError):  # it may have ended without the event loop knowing yet
+                process.kill()
             await process.wait()
     if process.returncode != 0:
         raise EstimateFailed(problem.decode("utf-8", "replace").strip()[-2000:] or "the estimate failed")
