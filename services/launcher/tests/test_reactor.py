@@ -4,7 +4,7 @@ import asyncio
 import json
 import os
 import signal
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from datetime import UTC, datetime
 from pathlib import Path
@@ -18,11 +18,12 @@ from cascade_core.sims.state import Sim
 from cascade_core.sims.transitions import SimState
 from cascade_launcher.backends import local
 from cascade_launcher.backends.local import LocalBackend, LocalOptions
-from cascade_launcher.backends.protocol import LaunchError
+from cascade_launcher.backends.protocol import LaunchError, Vital
 from cascade_launcher.plan import MOST_LAUNCHES
 from cascade_launcher.reactor import Reactor
 from cascade_launcher.term import Timing
 from cascade_launcher.testing import (
+    DEADLINE_S,
     PREFIX,
     Simulator,
     cancel,
@@ -101,6 +102,34 @@ async def test_a_run_becomes_processes_and_their_ids(
             (start,) = simulator.starts(sim.sim_id)
             assert str(json.loads(start)["pid"]) == sim.launcher_ref
             assert json.loads(start)["env"]["CASCADE_ATTEMPT"] == sim.launch_attempt
+
+
+async def test_a_leader_ends_though_its_backend_loses_the_cancel(
+    log: JetStreamLog, backend_for: Build, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    backend = backend_for(None)
+    census = backend.census
+    looks, losses = 0, 2
+
+    async def deaf() -> Mapping[str, Vital]:
+        """As a client that waits for an answer which comes together with the cancel: python/cpython#86296."""
+        nonlocal looks, losses
+        looks += 1
+        if looks == 1:
+            return await census()
+        while True:
+            try:
+                await asyncio.Event().wait()
+            except asyncio.CancelledError:
+                if losses == 0:
+                    raise
+                losses -= 1
+
+    monkeypatch.setattr(backend, "census", deaf)
+    async with asyncio.timeout(DEADLINE_S):
+        async with leading(log, backend):
+            await eventually(lambda: looks == 2)
+    assert losses == 0
 
 
 async def test_the_facts_of_a_launch_come_in_order(

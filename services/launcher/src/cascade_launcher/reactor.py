@@ -15,12 +15,12 @@ from cascade_core.errors import Unavailable
 from cascade_core.ports import Clock
 from cascade_core.sims.facts import SimGivenUp, SimReported
 from cascade_core.sims.state import Sim
+from cascade_core.tasks import TaskSet
 
 from cascade_launcher.backends.protocol import Backend, Ended, Gone, LaunchError, Vital
 from cascade_launcher.fleet import FILTERS, Fleet, Over
 from cascade_launcher.launching import TRIES, Launching
 from cascade_launcher.retry import growing_delays, persistently
-from cascade_launcher.task_set import TaskSet
 from cascade_launcher.term import FactLog, Term, Timing
 from cascade_launcher.watching import Watching
 

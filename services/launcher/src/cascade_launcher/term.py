@@ -12,12 +12,12 @@ from cascade_core.errors import LogUnavailable
 from cascade_core.facts import AnyFact, fact_type
 from cascade_core.ports import Clock, EventLog
 from cascade_core.record import Recorded
+from cascade_core.tasks import TaskSet
 
 from cascade_launcher import silence
 from cascade_launcher.backends.protocol import Backend
 from cascade_launcher.fleet import Fleet
 from cascade_launcher.retry import growing_delays
-from cascade_launcher.task_set import TaskSet
 
 _logger = structlog.get_logger(__name__)
 
