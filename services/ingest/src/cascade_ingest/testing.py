@@ -1,16 +1,32 @@
 """What tests of ingest share: uploads, scans that wait for the processing they start, on any ports."""
 
 import asyncio
+import json
 from collections.abc import Awaitable, Callable, Mapping
 from pathlib import Path
 
 from cascade_core.ports import Bucket, EventLog
-from cascade_core.traces.state import Trace
+from cascade_core.traces.state import Trace, TraceState
 
 from cascade_ingest.postprocess import Postprocessor
 from cascade_ingest.reactor import Ingest
 
 PREFIX = "accelsim-traces"
+T = "t"
+"""A trace id."""
+READY = {
+    "metadata.json": json.dumps({"model": "m", "layers": ["a"], "gpu": "H100"}),
+    "traces/kernelslist.g": "kernel-1.traceg\n",
+    "traces/kernel-1.traceg": "x",
+}
+"""The files of an upload that is complete as soon as it is quiet."""
+TIMING = json.dumps(
+    [
+        {"kernel_id": 2, "kernel_name": "b", "duration_ns": 20.0, "grid": [1, 1, 1], "block": [32, 1, 1]},
+        {"kernel_id": 1, "kernel_name": "a", "duration_ns": 10, "grid": "2x1x1", "block": "(32, 1, 1)"},
+    ]
+)
+"""A `real_timing.json` in the forms that occur, out of order."""
 
 
 class Bench:
@@ -49,6 +65,13 @@ class Bench:
 
     async def _is_idle(self) -> bool:
         return not self.ingest.processing
+
+
+async def ready(bench: Bench, trace_id: str = T) -> None:
+    """Upload a whole trace and see it become ready."""
+    await bench.put(trace_id, READY)
+    await bench.scan(2)
+    assert bench.trace(trace_id).state is TraceState.READY
 
 
 def key_of(trace_id: str, path: str) -> str:

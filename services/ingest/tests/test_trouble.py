@@ -1,0 +1,140 @@
+"""Ingest over ports in memory: a bucket and a log that fail or lose answers, and hints."""
+
+import asyncio
+from pathlib import Path
+
+import pytest
+from cascade_core.errors import BucketUnavailable, LogUnavailable
+from cascade_core.facts import AnyFact
+from cascade_core.ports import ObjectInfo
+from cascade_core.tasks import end
+from cascade_core.testing.memory_bucket import MemoryBucket
+from cascade_core.testing.memory_log import MemoryLog
+from cascade_core.traces.facts import TraceReady
+from cascade_core.traces.state import TraceState
+from cascade_ingest.postprocess import Postprocessor
+from cascade_ingest.reactor import Ingest
+from cascade_ingest.testing import PREFIX, READY, Bench, T, key_of, ready, until
+
+
+class Flaky(MemoryBucket):
+    """A bucket that may be told to fail."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.broken: set[str] = set()
+
+    async def get(self, key: str, *, start: int = 0, end: int | None = None) -> bytes:
+        if key in self.broken or "*" in self.broken:
+            raise BucketUnavailable("403")
+        return await super().get(key, start=start, end=end)
+
+    async def level(self, prefix: str) -> tuple[list[ObjectInfo], list[str]]:
+        if "*" in self.broken:
+            raise BucketUnavailable("gone")
+        return await super().level(prefix)
+
+
+async def test_one_trace_that_cannot_be_read_does_not_keep_the_others_waiting(
+    log: MemoryLog, tmp_path: Path
+) -> None:
+    store = Flaky()
+    bench = Bench(log, store, tmp_path, command="")
+    store.broken.add(key_of("a", "metadata.json"))
+    for trace_id in ("a", "b", "c"):
+        await bench.put(trace_id, READY)
+    await bench.scan(2)
+    assert "a" not in bench.ingest.traces
+    assert {bench.trace(one).state for one in ("b", "c")} == {TraceState.READY}
+    store.broken.clear()
+    await bench.scan(2)
+    assert bench.trace("a").state is TraceState.READY
+
+
+async def test_a_store_that_is_gone_ends_the_scan_and_loses_nothing(log: MemoryLog, tmp_path: Path) -> None:
+    store = Flaky()
+    bench = Bench(log, store, tmp_path, command="")
+    await ready(bench)
+    store.broken.add("*")
+    with pytest.raises(BucketUnavailable):
+        await bench.scan()
+    store.broken.clear()
+    await bench.scan()
+    assert not bench.trace(T).removed
+
+
+async def test_a_log_that_is_gone_ends_the_scan_and_the_next_one_says_it_all(
+    bench: Bench, log: MemoryLog
+) -> None:
+    await bench.put(T, READY)
+
+    def refuse(fact: AnyFact) -> None:
+        raise LogUnavailable("gone")
+
+    log.trouble = refuse
+    for _ in range(2):
+        with pytest.raises(LogUnavailable):
+            await bench.scan()
+    assert bench.ingest.traces == {}
+    log.trouble = None
+    await bench.scan(2)
+    assert bench.trace(T).state is TraceState.READY
+
+
+async def test_a_ready_fact_that_was_not_stored_is_told_again(bench: Bench, log: MemoryLog) -> None:
+    await bench.put(T, READY)
+
+    def refuse(fact: AnyFact) -> None:
+        if isinstance(fact, TraceReady):
+            raise LogUnavailable("gone")
+
+    log.trouble = refuse
+    await bench.scan(3)
+    assert bench.trace(T).state is TraceState.PROCESSING
+    log.trouble = None
+    await until(lambda: becomes_ready(bench))
+
+
+async def becomes_ready(bench: Bench) -> bool:
+    await bench.scan()
+    return bench.trace(T).state is TraceState.READY
+
+
+async def test_answers_that_get_lost_change_nothing_in_the_end(bench: Bench, log: MemoryLog) -> None:
+    await bench.put(T, READY)
+    for _ in range(6):
+        log.lose_acks = 1
+        try:
+            await bench.scan()
+        except LogUnavailable:
+            continue
+    log.lose_acks = 0
+    await until(lambda: becomes_ready(bench))
+    again = Bench(log, bench.bucket, Path("/nowhere"), command="")
+    await again.ingest.load()
+    assert again.trace(T).state is TraceState.READY
+
+
+async def test_a_hint_brings_the_next_scan_at_once(
+    log: MemoryLog, store: MemoryBucket, tmp_path: Path
+) -> None:
+    ingest = Ingest(
+        log, store, prefix=PREFIX, postprocessor=Postprocessor("", tmp_path), scan_interval_s=3600
+    )
+    running = asyncio.create_task(ingest.run())
+
+    async def scanned(times: int) -> bool:
+        return store.calls["level"] >= times
+
+    await until(lambda: scanned(1))
+    await store.put(key_of(T, "traces/kernel-1.trace"), b"x")
+    for _ in range(1000):
+        ingest.hint.set()
+
+    async def seen() -> bool:
+        return T in ingest.traces
+
+    await until(seen)
+    scans = store.calls["level"]
+    assert scans <= 4
+    await end(running)
