@@ -1,8 +1,11 @@
 """Several gateways on the same servers: any of them serves, one projects, and another takes over."""
 
+import itertools
 import json
 import re
+import threading
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from functools import partial
@@ -128,6 +131,45 @@ def test_a_new_replica_knows_everything_that_was_stored_before(own_servers: Serv
         with replicas(own_servers, 1) as (_, [late]):
             assert late.body(f"/api/runs/{run['id']}") == run
             assert late.get("/api/runs/run-00000000000f").status_code == 404
+
+
+def test_what_does_not_exist_is_not_found_while_others_store_without_a_pause(own_servers: Servers) -> None:
+    with replicas(own_servers, 1) as ([api], [client]):
+        _, sim_id = client.new_sim()
+        done = threading.Event()
+
+        def store() -> None:
+            with Client(api) as other:
+                for seq in itertools.count():
+                    if done.is_set():
+                        return
+                    other.send_log(sim_id, seq, ["line"])
+
+        beat, entries = {"state": "running"}, [{"gpu_config": "SM86_RTX3070", "count": 1}]
+        with ThreadPoolExecutor(max_workers=4) as busy:
+            stores = [busy.submit(store) for _ in range(4)]
+            try:
+                replies = [
+                    reply
+                    for _ in range(20)
+                    for reply in (
+                        client.get("/api/runs/run-00000000000f"),
+                        client.get("/api/traces/nope"),
+                        client.get("/api/runs/run-00000000000f/events"),
+                        client.get(f"/api/sims/{sim_id}/files/nope.txt"),
+                        client.post("/api/sims/sim-00000000000f/heartbeat", json=beat),
+                        client.put("/api/sims/sim-00000000000f/files/a.txt", content=b"a"),
+                        client.post("/api/runs", json={"trace_id": "nope", "entries": entries}),
+                        client.post(
+                            "/v1/completions", json={"model": "nope", "prompt": "a", "max_tokens": 1}
+                        ),
+                    )
+                ]
+            finally:
+                done.set()
+            for stored in stores:
+                stored.result()
+        assert {reply.status_code for reply in replies} == {404}, {reply.text for reply in replies}
 
 
 def test_a_404_is_not_told_while_the_views_are_behind(own_servers: Servers) -> None:

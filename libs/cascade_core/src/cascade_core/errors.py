@@ -31,6 +31,8 @@ class NotFound(Refused):
 
     def __init__(self, detail: str) -> None:
         super().__init__(detail)
+        self.certain = False
+        """Whether whoever looked knows that nothing was on its way."""
 
 
 class Unavailable(CascadeError):

@@ -8,6 +8,7 @@ from cascade_core.sim_tokens import PREFIX, sim_token
 from fastapi import Request, Response
 from fastapi.routing import APIRoute
 
+from cascade_api import absence
 from cascade_api.problems import Unauthorized
 from cascade_api.settings import ApiSettings
 
@@ -57,7 +58,8 @@ class AuthedRoute(APIRoute):
             check: TokenCheck = request.app.state.gateway.token_check
             if not check.accepts_header(request):
                 raise Unauthorized
-            return await handle(request)
+            with absence.judged(request.app.state.gateway.gate):
+                return await handle(request)
 
         return checked
 
@@ -74,7 +76,8 @@ class SimulatorRoute(APIRoute):
             given = request.headers.get("authorization", "").encode("latin-1")
             if not check.accepts_report(given, request.path_params["sim_id"]):
                 raise Unauthorized
-            return await handle(request)
+            with absence.judged(request.app.state.gateway.gate):
+                return await handle(request)
 
         return checked
 
@@ -93,7 +96,8 @@ class StreamRoute(APIRoute):
             accepted = check.accepts_header(request) if given is None else check.accepts(_utf8(given))
             if not accepted:
                 raise Unauthorized
-            return await handle(request)
+            with absence.judged(request.app.state.gateway.gate):
+                return await handle(request)
 
         return checked
 

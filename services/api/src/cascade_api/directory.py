@@ -11,6 +11,7 @@ from collections import OrderedDict
 from cascade_core.errors import NotFound
 from cascade_core.sims.state import Sim
 
+from cascade_api import absence
 from cascade_api.read_models import queries
 from cascade_api.read_models.database import Database, DatabaseUnavailable
 from cascade_api.read_models.gate import ProjectionGate
@@ -52,8 +53,9 @@ class SimDirectory:
         try:
             sim = await queries.sim(self._database, sim_id)
         except NotFound:
-            await self._gate.passed(self._gate.expected)  # it may have been created a moment ago
-            sim = await queries.sim(self._database, sim_id)
+            with absence.judged(self._gate):
+                await self._gate.passed(self._gate.expected)  # it may have been created a moment ago
+                sim = await queries.sim(self._database, sim_id)
         self._seen[sim_id] = (time.monotonic(), sim)
         self._seen.move_to_end(sim_id)
         while len(self._seen) > REMEMBERED:

@@ -1,6 +1,7 @@
 """Errors as HTTP: one table from error family to status and `detail`."""
 
 import json
+import math
 import re
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
@@ -63,7 +64,7 @@ def problem_response(detail: object, status: int, *, headers: Mapping[str, str] 
 def response_to(error: Exception, gateway: "Gateway") -> Response:
     """The response to an error of one of the families."""
     match error:
-        case NotFound() if gateway.gate.is_behind:
+        case NotFound(certain=False) if gateway.gate.is_behind:
             # A simulator stops on a 404. It must not be told so while the views are still filled.
             detail = (
                 f"the read models are at position {gateway.gate.position} of {gateway.gate.expected}; "
@@ -117,8 +118,8 @@ def _short(value: object) -> object:
         return value
     if isinstance(value, int) and abs(value) < 1 << 63:
         return value
-    if isinstance(value, float) and value - value == 0:  # finite
-        return value
+    if isinstance(value, float):
+        return value if math.isfinite(value) else str(value)  # NaN is no JSON
     if isinstance(value, list | dict) and not value:
         return value
     try:

@@ -11,6 +11,7 @@ from fastapi.exceptions import RequestValidationError
 from fastapi.routing import APIRoute
 from starlette.exceptions import HTTPException
 
+from cascade_api import absence
 from cascade_api.auth import TokenCheck
 from cascade_api.problems import RETRY_AFTER_S
 from cascade_api.scenarios.errors import BaseRunError, BaseSimFailed
@@ -40,7 +41,8 @@ class OpenAIRoute(APIRoute):
                     headers={"WWW-Authenticate": "Bearer"},
                 )
             try:
-                return await handle(request)
+                with absence.judged(request.app.state.gateway.gate):
+                    return await handle(request)
             except RequestValidationError as error:
                 return _invalid(error)
             except HTTPException as error:
@@ -56,7 +58,7 @@ def response_of(error: Failure, *, still_filling: bool = False) -> Response:
 
     still_filling: the views do not hold all of the log yet, so what was not found may be on its way.
     """
-    if isinstance(error, NotFound) and still_filling:
+    if isinstance(error, NotFound) and still_filling and not error.certain:
         error = Unavailable("the read models are still filled; what you ask for may be on its way. Try again")
     status, body = _described(error)
     headers = {"Retry-After": RETRY_AFTER_S} if status == 503 else {}
