@@ -20,7 +20,7 @@ async def list_traces(gateway: Gate) -> Response:
     return Response(b"[" + b",".join(summaries) + b"]", media_type=JSON)
 
 
-@router.get("/api/traces/{trace_id:path}", response_model=TraceDetail, responses=documented(404))
+@router.get("/api/traces/{trace_id}", response_model=TraceDetail, responses=documented(404))
 async def get_trace(trace_id: str, gateway: Gate) -> Response:
     """One trace with its metadata and kernels."""
     trace = await queries.trace(await gateway.fresh(), trace_id)
