@@ -36,6 +36,9 @@ _TYPES = {
     ".json": "application/json",
     ".gz": "application/gzip",
 }
+_COMPRESSED_TYPES = {"gzip": "application/gzip", "bzip2": "application/x-bzip2", "xz": "application/x-xz"}
+"""By the encoding that `mimetypes` finds: the type it gives beside that is the content's, not the file's."""
+_OTHER = "application/octet-stream"
 
 
 def content_type_of(name: str) -> str:
@@ -43,7 +46,10 @@ def content_type_of(name: str) -> str:
     for suffix, content_type in _TYPES.items():
         if name.endswith(suffix):
             return content_type
-    return mimetypes.guess_type(name)[0] or "application/octet-stream"
+    guessed, encoding = mimetypes.guess_type(name)
+    if encoding is not None:
+        return _COMPRESSED_TYPES.get(encoding, _OTHER)
+    return guessed or _OTHER
 
 
 async def store_file(sim_id: str, name: str, request: Request, gateway: Gate) -> SimFile:
@@ -65,11 +71,11 @@ async def _stored(
 ) -> SimFile:
     if _FILE_NAME.match(name) is None:
         raise Refused(f"file name {name!r} must match {FILE_NAME_PATTERN}")
+    sim = await gateway.sims.known(sim_id)
     database = await gateway.fresh()
-    sim = await queries.sim(database, sim_id)
     room = await _room(database, sim_id, name)
     if announced > room:
-        raise _too_large(room)
+        raise _too_large(announced, room)
     key = f"files/{sim_id}/{name}/{uuid.uuid4().hex}"
     stored = await gateway.internal_bucket.put_stream(
         key, _bounded(body, room), content_type=content_type_of(name)
@@ -87,7 +93,7 @@ async def _stored(
     replaced = [file.object_key for file in await queries.files(database, [sim_id]) if file.name == name]
     if stored.size > (room := await _room(database, sim_id, name)):
         await _dropped(gateway, [key])
-        raise _too_large(room)
+        raise _too_large(stored.size, room)
     await gateway.append_and_project(fact)
     await _dropped(gateway, replaced)
     return SimFile(name=name, size=fact.size, content_type=fact.content_type, created_at=fact.occurred_at)
@@ -104,10 +110,11 @@ async def _room(database: Database, sim_id: str, name: str) -> int:
     return min(MOST_SIM_BYTES - others, MOST_FILE_BYTES)
 
 
-def _too_large(room: int) -> Refused:
-    if room < MOST_FILE_BYTES:
-        return Refused("the sim's files would pass the 256 MiB per-sim limit", status=413)
-    return Refused("file is over the 64 MiB per-file limit", status=413)
+def _too_large(size: int, room: int) -> Refused:
+    # A file that no sim may have is told so, however little room is left.
+    if size > MOST_FILE_BYTES or room >= MOST_FILE_BYTES:
+        return Refused("file is over the 64 MiB per-file limit", status=413)
+    return Refused("the sim's files would pass the 256 MiB per-sim limit", status=413)
 
 
 async def _dropped(gateway: Gateway, keys: list[str]) -> None:
@@ -138,7 +145,7 @@ async def _bounded(body: AsyncIterator[bytes], most: int) -> AsyncIterator[bytes
     async for piece in body:
         size += len(piece)
         if size > most:
-            raise _too_large(most)
+            raise _too_large(size, most)
         yield piece
 
 
@@ -191,8 +198,12 @@ async def get_file(sim_id: str, name: str, gateway: Gate) -> StreamingResponse:
         body = await begun(gateway.internal_bucket.stream(file.object_key))
     return StreamingResponse(
         body,
-        media_type=file.content_type,
-        headers={"Content-Disposition": f'attachment; filename="{name}"', "Content-Length": str(file.size)},
+        headers={
+            # As it is stored: the framework would add a charset that nobody knows.
+            "Content-Type": file.content_type,
+            "Content-Disposition": f'attachment; filename="{name}"',
+            "Content-Length": str(file.size),
+        },
     )
 
 
