@@ -48,6 +48,7 @@ def silent(seconds: float, *, seen: float | None) -> SimWentSilent:
         run_id=RUN,
         sim_id=SIM,
         occurred_at=at(seconds),
+        error="no heartbeat for 60s",
         heartbeat_seen_at=at(seen) if seen is not None else None,
     )
 
@@ -165,7 +166,7 @@ def test_a_heartbeat_of_a_pending_sim_does_not_make_its_start_the_owner() -> Non
 
 def test_a_silent_sim_is_lost_and_a_heartbeat_brings_it_back() -> None:
     lost = folded([*RUNNING, silent(62, seen=2)])
-    assert lost.state is S.LOST
+    assert (lost.state, lost.error) == (S.LOST, "no heartbeat for 60s")
     back = folded([reported(S.RUNNING, 70)], lost)
     assert (back.state, back.error, back.started_at) == (S.RUNNING, None, at(2))
 

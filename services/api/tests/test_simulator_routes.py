@@ -61,11 +61,14 @@ def test_a_heartbeat_brings_a_lost_sim_back(client: Client) -> None:
             run_id=run_id,
             sim_id=sim_id,
             occurred_at=datetime.now(UTC),
+            error="no heartbeat for 60s",
             heartbeat_seen_at=datetime.now(UTC) + timedelta(seconds=1),
         )
     )
-    assert client.sim(run_id, sim_id)["state"] == "lost"
+    lost = client.sim(run_id, sim_id)
+    assert (lost["state"], lost["error"]) == ("lost", "no heartbeat for 60s")
     assert client.beat(sim_id) == {"state": "running", "cancel": False}
+    assert client.sim(run_id, sim_id)["error"] is None
 
 
 def test_a_heartbeat_names_what_makes_the_numbers(client: Client) -> None:

@@ -35,7 +35,13 @@ def test_a_running_sim_is_lost_after_the_timeout_and_not_before() -> None:
     running = sim(SimState.RUNNING, heard=100)
     assert judge([running], now=at(159.9), hearing=ALWAYS, timeout=MINUTE) == []
     assert judge([running], now=at(160), hearing=ALWAYS, timeout=MINUTE) == [
-        SimWentSilent(occurred_at=at(160), run_id="run-1", sim_id="sim-1", heartbeat_seen_at=at(100))
+        SimWentSilent(
+            occurred_at=at(160),
+            run_id="run-1",
+            sim_id="sim-1",
+            error="no heartbeat for 60s",
+            heartbeat_seen_at=at(100),
+        )
     ]
 
 

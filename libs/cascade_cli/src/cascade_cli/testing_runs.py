@@ -82,6 +82,7 @@ class ToldRun:
             run_id=self.run_id,
             sim_id=sim.sim_id,
             occurred_at=datetime.now(UTC),
+            error="no heartbeat for 60s",
             heartbeat_seen_at=datetime.now(UTC),
         )
 

@@ -58,7 +58,7 @@ def judge(
                         occurred_at=now,
                         run_id=sim.run_id,
                         sim_id=sim.sim_id,
-                        error=given_up_error(timeout),
+                        error=silence_error(GIVE_UP_FACTOR * timeout),
                         heartbeat_seen_at=sim.last_heartbeat_at,
                     )
                 )
@@ -70,15 +70,16 @@ def judge(
                     occurred_at=now,
                     run_id=sim.run_id,
                     sim_id=sim.sim_id,
+                    error=silence_error(timeout),
                     heartbeat_seen_at=sim.last_heartbeat_at,
                 )
             )
     return judged
 
 
-def given_up_error(timeout: timedelta) -> str:
-    """spec: concepts, Sim states: `no heartbeat for 600s` at the default timeout."""
-    return f"no heartbeat for {GIVE_UP_FACTOR * timeout.total_seconds():g}s"
+def silence_error(silent_for: timedelta) -> str:
+    """spec: types, SimSummary.error, also of a lost sim; concepts, Sim states: `no heartbeat for 600s`."""
+    return f"no heartbeat for {silent_for.total_seconds():g}s"
 
 
 def overdue(

@@ -61,6 +61,8 @@ class SimWentSilent(SimFact):
     type: Literal["sim.went-silent"] = "sim.went-silent"
     heartbeat_seen_at: AwareDatetime | None = None
     """The heartbeat that the launcher had seen last when it judged; None when it had seen none."""
+    error: str | None = None
+    """How long it has been silent; the sim's error until it reports again. None in what older launchers wrote."""
 
 
 class SimGivenUp(SimFact):

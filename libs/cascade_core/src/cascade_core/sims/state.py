@@ -153,7 +153,7 @@ def apply(sim: Sim, fact: SimInput) -> Sim:
         case SimWentSilent():
             if _heard_since(sim, fact.heartbeat_seen_at) or not may_move(sim.state, SimState.LOST):
                 return sim
-            return replace(sim, state=SimState.LOST)
+            return replace(sim, state=SimState.LOST, error=fact.error)
         case SimGivenUp():
             if _heard_since(sim, fact.heartbeat_seen_at):
                 return sim
