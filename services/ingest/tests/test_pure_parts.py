@@ -164,6 +164,7 @@ def test_ordinary_json_is_read_as_it_is() -> None:
         (b'["\\ud800", "\\ud83d\\ude80"]', ["\ufffd", "\U0001f680"]),
         (b'{"\\udfff": 1}', {"\ufffd": 1}),
         (b"[1e400, -1e400]", [None, None]),
+        (b'{"a": NaN, "b": [Infinity, -Infinity]}', {"a": None, "b": [None, None]}),
         (b"[" + b"9" * 5000 + b"]", [None]),
         (b'"\\u0000"', "\x00"),
         (b"[[[]]]", [[[]]]),
@@ -175,7 +176,7 @@ def test_what_could_not_be_stored_is_replaced(body: bytes, value: JsonValue) -> 
 
 @pytest.mark.parametrize(
     "body",
-    [b"", b"{", b'{"a": 1', b'{"a": NaN}', b"[Infinity]", b"\xff\xfe", b"{'a': 1}", b"[" * 100_000,
+    [b"", b"{", b'{"a": 1', b'{"a": Na', b"[Infinit]", b"\xff\xfe", b"{'a': 1}", b"[" * 100_000,
      b"[" * 65 + b"]" * 65, b'{"a":' * 65 + b"1" + b"}" * 65],
     ids=lambda body: str(body[:12]),
 )  # fmt: skip

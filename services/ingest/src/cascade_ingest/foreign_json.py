@@ -16,17 +16,18 @@ _LONGEST_INTEGER_DIGITS = 300
 
 
 class NotJson(ValueError):
-    """The bytes are no strict JSON, or not whole. The message says what is wrong with them."""
+    """The bytes are no JSON, or not whole. The message says what is wrong with them."""
 
 
 def parse(body: bytes) -> JsonValue:
     """The value in `body`.
 
-    Numbers that are too large for a float become None, lone surrogates become U+FFFD. Raises NotJson for NaN and
-    Infinity, for anything that is not whole, and for nesting deeper than MOST_LEVELS.
+    NaN and Infinity, which Python's and other writers let through, and numbers that are too large for a float become
+    None, lone surrogates become U+FFFD. Raises NotJson for anything that is not whole, and for nesting deeper than
+    MOST_LEVELS.
     """
     try:
-        value = json.loads(body, parse_constant=_refuse, parse_float=_finite, parse_int=_integer)
+        value = json.loads(body, parse_constant=_nothing, parse_float=_finite, parse_int=_integer)
     except RecursionError as error:
         raise NotJson(f"it is nested deeper than {MOST_LEVELS} levels") from error
     except UnicodeDecodeError as error:
@@ -36,8 +37,8 @@ def parse(body: bytes) -> JsonValue:
     return _clean(value, MOST_LEVELS)
 
 
-def _refuse(constant: str) -> None:
-    raise ValueError(f"{constant} is no JSON number")
+def _nothing(_constant: str) -> None:
+    """What NaN, Infinity and -Infinity become."""
 
 
 def _finite(text: str) -> float | None:
