@@ -93,6 +93,8 @@ def _default(parameter: Any) -> str:
     value = parameter.default
     if parameter.required:
         return "required"
+    if isinstance(parameter.show_default, str):
+        return parameter.show_default  # in words, where the value comes from elsewhere
     if value is None or callable(value) or value == ():
         return "–"
     if isinstance(value, bool):

@@ -7,7 +7,8 @@ import signal
 import pytest
 from cascade_core import lifecycle
 from cascade_core.errors import CascadeError, LogUnavailable, NotFound, Refused, Unavailable
-from cascade_core.settings import BucketSettings, NatsSettings, TelemetrySettings, load
+from cascade_core.settings import BucketSettings, NatsSettings, TelemetrySettings, Token, load
+from pydantic_settings import BaseSettings, SettingsConfigDict
 
 
 def test_defaults_hold_and_the_environment_overrules_them(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -34,6 +35,30 @@ def test_secrets_are_not_printed(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("CASCADE_NATS_PASSWORD", "hunter2")
     assert "hunter2" not in repr(load(BucketSettings))
     assert "hunter2" not in repr(load(NatsSettings))
+
+
+class _Guarded(BaseSettings):
+    model_config = SettingsConfigDict(env_prefix="CASCADE_")
+    token: Token
+
+
+@pytest.mark.parametrize("token", ["a\n", " a", "a ", "\ta", "a\nb", "a\x7fb", "\x00", "\u00a0a"])
+def test_a_token_that_no_header_can_carry_ends_the_process(
+    token: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(
+        os, "environ", {**os.environ, "CASCADE_TOKEN": token}
+    )  # NUL, as a mapping may hold it
+    with pytest.raises(SystemExit) as ended:
+        load(_Guarded)
+    assert ended.value.code == 2
+    assert capsys.readouterr().err.startswith("CASCADE_TOKEN: it begins or ends with a blank")
+
+
+@pytest.mark.parametrize("token", ["dev-token", "a b", "tökén", 'a"b%20', ""])
+def test_other_tokens_are_taken(token: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CASCADE_TOKEN", token)
+    assert load(_Guarded).token.get_secret_value() == token
 
 
 @pytest.mark.parametrize("group", [NatsSettings, BucketSettings, TelemetrySettings])

@@ -9,7 +9,9 @@ if TYPE_CHECKING:
     from cascade_client.client import CascadeClient
 
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON and nothing else.")]
-RunId = Annotated[str | None, typer.Argument(metavar="[RUN]", help="A run's id. [default: the newest run]")]
+RunId = Annotated[
+    str | None, typer.Argument(metavar="[RUN]", help="A run's id.", show_default="the newest run")
+]
 
 
 def register(app: typer.Typer) -> None:
@@ -162,7 +164,8 @@ def launch(
         list[str] | None,
         typer.Argument(
             metavar="[CONFIG[=COUNT]]...",
-            help="Configs and replicas. [default: the trace's suggestion, else all that fit]",
+            help="Configs and replicas.",
+            show_default="the trace's suggestion, else all that fit",
         ),
     ] = None,
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Launch more than 4 sims without asking.")] = False,

@@ -13,7 +13,8 @@ def estimate(
     trace: Annotated[Path, typer.Argument(help="A trace folder, or its kernelslist.g.")],
     config: Annotated[list[str], typer.Option("--config", "-c", help="GPU config by name; may be repeated.")],
     accelsim_dir: Annotated[
-        Path | None, typer.Option(help="Accel-Sim directory with the configs. [default: the bundled ones]")
+        Path | None,
+        typer.Option(help="Accel-Sim directory with the configs.", show_default="the bundled ones"),
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
 ) -> None:

@@ -2,7 +2,7 @@
 once."""
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 import typer
 
@@ -46,14 +46,19 @@ def serve(
         typer.Argument(help="One service alone (api, ingest, launcher, parser, requestsim, samples)."),
     ] = None,
     host: Annotated[
-        str | None, typer.Option(help="Address that the app listens on. [default: 0.0.0.0]")
+        str | None,
+        typer.Option(help="Address that the app listens on.", show_default="0.0.0.0"),  # noqa: S104 - spec
     ] = None,
-    port: Annotated[int | None, typer.Option(help="Port of the app. [default: 8000]")] = None,
+    port: Annotated[
+        int | None, typer.Option(min=0, max=65535, help="Port of the app.", show_default="8000")
+    ] = None,
     s3_port: Annotated[
-        int | None, typer.Option(help="Port of the embedded S3 endpoint. [default: 9000]")
+        int | None,
+        typer.Option(min=0, max=65535, help="Port of the embedded S3 endpoint.", show_default="9000"),
     ] = None,
     sims: Annotated[
-        str | None, typer.Option(help="Where sims run: local, kubernetes, sail or modal. [default: local]")
+        Literal["local", "kubernetes", "sail", "modal"] | None,
+        typer.Option(help="Where sims run: local, kubernetes, sail or modal.", show_default="local"),
     ] = None,
 ) -> None:
     """Run the app: the API, the dashboard, the S3 endpoint and all services, until Ctrl+C."""
@@ -75,10 +80,11 @@ def demo(
         ),
     ] = "estimate",
     data_dir: Annotated[
-        Path | None, typer.Option(help="Keep everything here. [default: a temporary folder]")
+        Path | None, typer.Option(help="Keep everything here.", show_default="a temporary folder")
     ] = None,
     stay: Annotated[
-        bool | None, typer.Option("--stay/--exit", help="Keep serving afterwards. [default: in a terminal]")
+        bool | None,
+        typer.Option("--stay/--exit", help="Keep serving afterwards.", show_default="in a terminal"),
     ] = None,
 ) -> None:
     """Show the main job, end to end, on embedded servers: upload a trace, launch sims, compare configs."""

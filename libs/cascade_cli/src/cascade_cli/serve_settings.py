@@ -4,6 +4,7 @@ import shlex
 import sys
 from pathlib import Path
 
+from cascade_core.settings import Token
 from pydantic import Field, SecretStr, model_validator
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
@@ -20,7 +21,7 @@ class ServeSettings(BaseSettings):
         env_prefix="CASCADE_", frozen=True, extra="ignore", env_ignore_empty=True, populate_by_name=True
     )
 
-    token: SecretStr | None = Field(
+    token: Token | None = Field(
         default=None,
         description="The shared bearer token. The UI and every sim send it. "
         "The app refuses to start without it unless CASCADE_NO_AUTH is set.",
@@ -54,10 +55,14 @@ class ServeSettings(BaseSettings):
     heartbeat_timeout_s: float = Field(
         default=60,
         gt=0,
+        le=86_400,
         description="Seconds without a heartbeat before a sim becomes lost; failed after 10 times.",
     )
     openai_wait_s: float = Field(
-        default=3600, gt=0, description="Seconds that /v1 and /api/scenarios wait for step timing before 504."
+        default=3600,
+        gt=0,
+        le=86_400,
+        description="Seconds that /v1 and /api/scenarios wait for step timing before 504.",
     )
     run_s3: bool = Field(
         default=True,

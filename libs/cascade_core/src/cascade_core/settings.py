@@ -4,12 +4,26 @@ Read once, in a service's `main`. A wrong setting ends the process with one line
 """
 
 import sys
-from typing import TypeVar
+from typing import Annotated, TypeAlias, TypeVar
 
-from pydantic import Field, SecretStr, ValidationError
+from pydantic import AfterValidator, Field, SecretStr, ValidationError
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
 _CONFIG = SettingsConfigDict(env_prefix="CASCADE_", frozen=True, extra="ignore", env_ignore_empty=True)
+
+
+def _sendable(token: SecretStr) -> SecretStr:
+    text = token.get_secret_value()
+    if text != text.strip() or any(ord(character) < 0x20 or ord(character) == 0x7F for character in text):
+        raise ValueError(
+            "it begins or ends with a blank or a line end, or holds a control character, which no header can carry. "
+            "Remove it"
+        )
+    return token
+
+
+Token: TypeAlias = Annotated[SecretStr, AfterValidator(_sendable)]
+"""A bearer token that a client can send: what surrounds a header's value is dropped on the way."""
 
 
 class NatsSettings(BaseSettings):

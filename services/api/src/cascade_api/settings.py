@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from cascade_core.settings import BucketSettings, NatsSettings, TelemetrySettings
+from cascade_core.settings import BucketSettings, NatsSettings, TelemetrySettings, Token
 from pydantic import Field, SecretStr, model_validator
 from pydantic_settings import SettingsConfigDict
 
@@ -16,7 +16,7 @@ class ApiSettings(NatsSettings, BucketSettings, TelemetrySettings):
 
     host: str = Field(default="0.0.0.0", description="Address that the HTTP server listens on.")  # noqa: S104 - spec
     port: int = Field(default=8000, ge=0, le=65535, description="Port of the HTTP server.")
-    token: SecretStr | None = Field(default=None, description="Bearer token that every request must carry.")
+    token: Token | None = Field(default=None, description="Bearer token that every request must carry.")
     no_auth: bool = Field(default=False, description="Serve without a token. For local development only.")
     database_url: SecretStr = Field(
         default=SecretStr("postgresql://cascade@127.0.0.1:5432/cascade"),

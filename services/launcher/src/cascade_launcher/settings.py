@@ -3,7 +3,7 @@
 from pathlib import Path
 from typing import Literal
 
-from cascade_core.settings import BucketSettings, NatsSettings, TelemetrySettings
+from cascade_core.settings import BucketSettings, NatsSettings, TelemetrySettings, Token
 from pydantic import Field, SecretStr
 from pydantic_settings import SettingsConfigDict
 
@@ -31,7 +31,7 @@ class LauncherSettings(NatsSettings, BucketSettings, TelemetrySettings):
         default="http://127.0.0.1:8000",
         description="The URL sims use to reach the app. Each sim gets it as `CASCADE_MAIN_URL`.",
     )
-    token: SecretStr = Field(
+    token: Token = Field(
         default=SecretStr(""),
         description="The bearer token every sim sends; empty where the app runs without.",
     )
