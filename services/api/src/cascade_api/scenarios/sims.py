@@ -9,8 +9,8 @@ from cascade_core.sims.transitions import SimState
 from cascade_api.read_models import codec
 from cascade_api.read_models.database import Reader
 
-# A run's document is small JSON written by one encoder, so its trace id is found as bytes before it is decoded. The
-# decoded id decides; the bytes only spare decoding every other run.
+# A run's document is small JSON written by one encoder, so its trace id is looked up as the bytes that this wrote, by
+# an index (`run_view_by_trace`). From there each run's sims of the config are found by `sim_view_by_run`.
 CANDIDATES = """
 SELECT sim_view.sim_id AS sim_id, sim_view.run_id AS run_id, sim_view.sim_state AS sim_state,
        run_view.state AS run_state
@@ -19,7 +19,7 @@ WHERE sim_view.gpu_config = $1
   AND (sim_view.sim_state = ANY($2::text[])
        OR (sim_view.sim_state = 'succeeded'
            AND EXISTS (SELECT 1 FROM step_timeline_view WHERE step_timeline_view.sim_id = sim_view.sim_id)))
-  AND position($3::bytea IN run_view.state) > 0
+  AND run_view.trace_json = $3::bytea
 ORDER BY run_view.created_at DESC, run_view.position DESC, sim_view.replica
 """
 _ACTIVE = (SimState.RUNNING, SimState.LAUNCHING, SimState.PENDING)
@@ -39,8 +39,7 @@ class BaseCandidate:
 
 async def candidates(db: Reader, trace_id: str, gpu_config: str) -> list[BaseCandidate]:
     """Sims of this trace on this config that succeeded with step timing or are under way, newest run first."""
-    needle = json.dumps(trace_id, ensure_ascii=False).encode("utf-8", "surrogatepass")
-    rows = await db.fetch(CANDIDATES, gpu_config, [state.value for state in _ACTIVE], needle)
+    rows = await db.fetch(CANDIDATES, gpu_config, [state.value for state in _ACTIVE], trace_json(trace_id))
     found = []
     for row in rows:
         run = codec.decode_run(row["run_state"])
@@ -51,6 +50,11 @@ async def candidates(db: Reader, trace_id: str, gpu_config: str) -> list[BaseCan
                 )
             )
     return found
+
+
+def trace_json(trace_id: str) -> bytes:
+    """The trace id as it stands in a run's document."""
+    return json.dumps(trace_id, ensure_ascii=False).encode("utf-8", "surrogatepass")
 
 
 def reusable(found: Sequence[BaseCandidate]) -> BaseCandidate | None:
