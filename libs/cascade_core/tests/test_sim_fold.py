@@ -150,6 +150,12 @@ def test_a_heartbeat_of_a_pending_sim_is_a_move_outside_the_table() -> None:
     assert folded([reported(S.SUCCEEDED, 2)]).state is S.PENDING
 
 
+def test_a_pending_sim_may_report_that_it_failed_and_is_not_launched_afterwards() -> None:
+    failed = folded([reported(S.FAILED, 2, exit_code=2, error="no disk"), launch_started(3), launched()])
+    assert (failed.state, failed.error, failed.exit_code) == (S.FAILED, "no disk", 2)
+    assert (failed.started_at, failed.launched_at, failed.finished_at) == (None, None, at(2))
+
+
 def test_a_heartbeat_of_a_pending_sim_does_not_make_its_start_the_owner() -> None:
     sim = folded(
         [

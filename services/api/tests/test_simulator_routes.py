@@ -26,7 +26,16 @@ def test_the_first_running_heartbeat_starts_a_sim(client: Client) -> None:
 
 def test_nobody_speaks_for_a_sim_that_was_not_launched(client: Client) -> None:
     sim_id = client.new_run()["sims"][0]["id"]
-    assert client.beat(sim_id) == {"state": "pending", "cancel": False}
+    for state in ("running", "succeeded"):
+        assert client.beat(sim_id, state) == {"state": "pending", "cancel": False}
+
+
+def test_a_sim_that_was_not_launched_may_fail(client: Client) -> None:
+    run = client.new_run()
+    sim_id = run["sims"][0]["id"]
+    assert client.beat(sim_id, "failed", exit_code=2, error="no disk") == {"state": "failed", "cancel": False}
+    sim = client.sim(run["id"], sim_id)
+    assert (sim["error"], sim["exit_code"], sim["started_at"]) == ("no disk", 2, None)
 
 
 @pytest.mark.parametrize(

@@ -175,8 +175,10 @@ def apply(sim: Sim, fact: SimInput) -> Sim:
 
 
 def _reported(sim: Sim, fact: SimReported) -> Sim:
-    if sim.is_terminal or sim.state is SimState.PENDING or is_fenced(sim, fact.attempt):
-        return sim  # nobody has started a pending sim; what speaks for it is not its simulator
+    if sim.is_terminal or is_fenced(sim, fact.attempt):
+        return sim
+    if sim.state is SimState.PENDING and fact.state is not SimState.FAILED:
+        return sim  # nobody has started a pending sim; the table lets it fail and nothing else
     at = fact.occurred_at
     heard = at if sim.last_heartbeat_at is None else max(at, sim.last_heartbeat_at)
     fresh = sim.last_heartbeat_at is None or at > sim.last_heartbeat_at
