@@ -5,6 +5,7 @@ import platform
 import resource
 import time
 from dataclasses import asdict, dataclass, field
+from pathlib import Path
 from typing import Any
 
 import psutil
@@ -57,7 +58,7 @@ class ProcessTree:
     def __init__(self) -> None:
         self._me = psutil.Process()
         self._started = time.monotonic()
-        self._cpu_before = self._cpu()
+        self._before = self._cpu()
         self.peak_rss_bytes = 0
 
     def sample(self) -> None:
@@ -72,22 +73,37 @@ class ProcessTree:
 
     def cpu_s(self) -> float:
         """CPU seconds of all of them since the start."""
-        return self._cpu() - self._cpu_before
+        return sum(self.cpu_by_process_s().values())
+
+    def cpu_by_process_s(self) -> dict[str, float]:
+        """The same by what ran: `bench` is this process, the load and its measuring."""
+        spent: dict[str, float] = {}
+        for pid, (name, cpu) in self._cpu().items():
+            spent[name] = spent.get(name, 0.0) + cpu - self._before.get(pid, (name, 0.0))[1]
+        return {name: round(cpu, 2) for name, cpu in sorted(spent.items(), key=lambda each: -each[1])}
 
     def wall_s(self) -> float:
         """Seconds since the start."""
         return time.monotonic() - self._started
 
-    def _cpu(self) -> float:
+    def _cpu(self) -> dict[int, tuple[str, float]]:
         own = resource.getrusage(resource.RUSAGE_SELF)
-        total = own.ru_utime + own.ru_stime
+        found = {self._me.pid: ("bench", own.ru_utime + own.ru_stime)}
         for process in self._me.children(recursive=True):
             try:
                 times = process.cpu_times()
+                found[process.pid] = (_what_runs(process.cmdline()), times.user + times.system)
             except (psutil.NoSuchProcess, psutil.AccessDenied):
                 continue
-            total += times.user + times.system
-        return total
+        return found
+
+
+def _what_runs(command: list[str]) -> str:
+    """`api` for `python -m cascade_api.main`, else the program's name."""
+    for word in command:
+        if word.startswith("cascade_"):
+            return word.partition(".")[0].removeprefix("cascade_")
+    return Path(command[0]).name.partition(":")[0] if command and command[0] else "?"
 
 
 def percentile(values: list[float], share: float) -> float:
