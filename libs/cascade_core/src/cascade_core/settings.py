@@ -14,10 +14,9 @@ _CONFIG = SettingsConfigDict(env_prefix="CASCADE_", frozen=True, extra="ignore",
 
 def _sendable(token: SecretStr) -> SecretStr:
     text = token.get_secret_value()
-    if text != text.strip() or any(ord(character) < 0x20 or ord(character) == 0x7F for character in text):
+    if text != text.strip() or not text.isprintable():
         raise ValueError(
-            "it begins or ends with a blank or a line end, or holds a control character, which no header can carry. "
-            "Remove it"
+            "it begins or ends with a blank or a line end, or holds a character that no header can carry. Remove it"
         )
     return token
 

@@ -5,6 +5,7 @@ server for an ephemeral consumer behind that position and throws it away on any 
 """
 
 import asyncio
+import time
 from collections.abc import AsyncGenerator, Sequence
 
 import structlog
@@ -24,6 +25,9 @@ from cascade_core.record import Recorded
 _logger = structlog.get_logger(__name__)
 
 RETRY_WAIT_S = 0.5
+BATCHES_APART_S = 0.02
+"""A busy reader takes what has come together every so often: each batch costs a turn of every task on its way, a write
+and a commit, whatever its size. The first fact after a silence does not wait."""
 MOST_RETRIES = 20
 """Of a read that ends: after about ten seconds without the log its caller hears of it."""
 
@@ -50,11 +54,14 @@ async def follow(
             await pull.open(_asked(filters), position)
             while True:
                 messages = await pull.next()
+                taken_at = time.monotonic()
                 records = await _recorded(messages, claims, wanted)
                 if records:
                     metrics.given(records)
                     yield records
                 position = delivery_of(messages[-1]).position
+                if (left := taken_at + BATCHES_APART_S - time.monotonic()) > 0:
+                    await asyncio.sleep(left)
         except _TROUBLE as error:
             if client.is_closed:
                 raise LogUnavailable("the connection to NATS was closed") from error
