@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from cascade_client import calls
 from cascade_client.client import CascadeClient
-from cascade_client.connection import InvalidUrl, checked_url
+from cascade_client.connection import InvalidToken, InvalidUrl, checked_url, headers_of
 from cascade_client.errors import (
     ApiError,
     Conflict,
@@ -230,3 +230,24 @@ def test_the_sync_client_is_made_of_the_async_one() -> None:
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
     assert module.TARGET.read_text() == module.sync_source(), "run scripts/build_sync_client.py"
+
+
+@pytest.mark.parametrize("given", ["a-token", " a-token\n", "a-token\t"])
+def test_what_surrounds_a_pasted_token_is_left_out(given: str) -> None:
+    assert headers_of(given)["Authorization"] == "Bearer a-token"
+
+
+def test_a_token_beyond_ascii_is_sent_as_utf_8() -> None:
+    assert dict(headers_of("schlüssel").raw)[b"Authorization"] == "Bearer schlüssel".encode()
+
+
+@pytest.mark.parametrize("given", ["a\nb", "a\x7fb", "a\udcffb"])
+def test_a_token_that_no_header_can_carry_is_refused_without_showing_it(given: str) -> None:
+    with pytest.raises(InvalidToken) as refused:
+        headers_of(given)
+    assert given not in str(refused.value)
+
+
+@pytest.mark.parametrize("given", [None, "", " \n"])
+def test_without_a_token_nothing_is_sent_for_it(given: str | None) -> None:
+    assert "Authorization" not in headers_of(given)

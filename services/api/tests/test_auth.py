@@ -155,8 +155,10 @@ def test_without_auth_every_route_is_open(own_servers: Servers) -> None:
 def test_a_token_beyond_ascii_is_accepted_in_header_and_parameter(own_servers: Servers) -> None:
     token = "schlüssel"
     with RunningApi(own_servers.settings(token=token)) as api, Client(api, token=False) as client:
-        header = {b"Authorization": b"Bearer " + token.encode()}
-        assert client.get("/api/runs", headers=header).status_code == 200
+        for encoding in ("utf-8", "latin-1"):  # as curl sends it, and as Python's urllib and browsers do
+            header = {b"Authorization": b"Bearer " + token.encode(encoding)}
+            assert client.get("/api/runs", headers=header).status_code == 200
+        assert is_unauthorized(client.get("/api/runs", headers={"Authorization": "Bearer schlssel"}))
         assert client.get(f"/api/runs/{RUN}/events", params={"token": token}).status_code == 404
 
 

@@ -7,8 +7,14 @@ from subprocess import Popen
 
 import pytest
 from cascade_worker.chunking import LogChunk
-from cascade_worker.errors import FencedOffError, GatewayRefusedError, GatewayUnavailableError
+from cascade_worker.errors import (
+    FencedOffError,
+    GatewayRefusedError,
+    GatewayUnavailableError,
+    SettingsError,
+)
 from cascade_worker.gateway import Gateway, Identity, Outcome, RetryPolicy, open_client
+from cascade_worker.settings import load_settings
 from cascade_worker.testing import FakeGateway, Fault
 
 StartWorker = Callable[..., "Popen[str]"]
@@ -53,6 +59,35 @@ async def test_a_redirect_is_refused_and_not_followed(gateway: FakeGateway, clie
     gateway.fail("heartbeat", 301)
     with pytest.raises(GatewayRefusedError, match="301"):
         await client.beat()
+
+
+async def test_a_token_beyond_ascii_is_sent_as_utf_8(gateway: FakeGateway) -> None:
+    identity = Identity(sim_id=gateway.sim_id)
+    async with open_client(base_url=gateway.url, token="schlüssel", identity=identity) as http:
+        assert dict(http.headers.raw)[b"Authorization"] == "Bearer schlüssel".encode()
+
+
+@pytest.mark.parametrize(
+    ("given", "kept"), [("a-token\n", "a-token"), (" a ", "a"), ("schlüssel", "schlüssel")]
+)
+def test_what_surrounds_the_token_is_left_out(given: str, kept: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    set_environment(monkeypatch, token=given)
+    assert load_settings().token.get_secret_value() == kept
+
+
+def test_a_token_that_no_header_can_carry_is_refused_without_showing_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    set_environment(monkeypatch, token="hunter\n2")
+    with pytest.raises(SettingsError, match="CASCADE_TOKEN holds a line break") as refused:
+        load_settings()
+    assert "hunter" not in str(refused.value)
+
+
+def set_environment(monkeypatch: pytest.MonkeyPatch, *, token: str) -> None:
+    values = {"SIM_ID": "sim-1", "MAIN_URL": "http://x", "GPU_CONFIG": "A", "TRACE_DIR": "/x", "TOKEN": token}
+    for name, value in values.items():
+        monkeypatch.setenv(f"CASCADE_{name}", value)
 
 
 async def test_giving_up_says_what_the_last_attempt_met(gateway: FakeGateway) -> None:

@@ -1,6 +1,5 @@
 """What the sync and the async client share: the URL and the headers, and how answers become values or errors."""
 
-from collections.abc import Mapping
 from typing import Final, TypeVar
 from urllib.parse import urlsplit
 
@@ -33,10 +32,17 @@ def checked_url(url: str) -> str:
     return url.rstrip("/")
 
 
-def headers_of(token: str | None) -> Mapping[str, str]:
-    """The headers of every request."""
+class InvalidToken(ClientError):
+    """The token is nothing that a header can carry. The message does not show it."""
+
+
+def headers_of(token: str | None) -> httpx.Headers:
+    """The headers of every request. What surrounds a pasted token is left out. Raises InvalidToken."""
     headers = {"User-Agent": "cascade-client", "Accept-Encoding": "identity"}
-    return headers | {"Authorization": f"Bearer {token}"} if token else headers
+    token = (token or "").strip()
+    if not token.isprintable():
+        raise InvalidToken("the token holds a line break or another character that no header can carry")
+    return httpx.Headers(headers | ({"Authorization": f"Bearer {token}"} if token else {}), encoding="utf-8")
 
 
 def timeout_of(read_s: float) -> httpx.Timeout:

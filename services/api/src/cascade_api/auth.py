@@ -2,6 +2,7 @@
 
 import hmac
 from collections.abc import Callable, Coroutine
+from contextlib import suppress
 from typing import Any
 
 from cascade_core.sim_tokens import PREFIX, sim_token
@@ -22,7 +23,8 @@ class TokenCheck:
     def __init__(self, settings: ApiSettings) -> None:
         self.required = not settings.no_auth
         token = settings.token.get_secret_value() if settings.token else ""
-        self._token = token.encode()
+        self._token = token
+        self._forms = _forms(token)
 
     def accepts_header(self, request: Request) -> bool:
         """Whether the Authorization header carries the token."""
@@ -40,11 +42,20 @@ class TokenCheck:
         given = value[len(_SCHEME) :]
         if not value.startswith(_SCHEME) or not given.startswith(_SIM_PREFIX):
             return False
-        return hmac.compare_digest(given, sim_token(self._token.decode(), sim_id).encode())
+        return hmac.compare_digest(given, sim_token(self._token, sim_id).encode())
 
     def accepts(self, given: bytes) -> bool:
         """Whether `given` is the token."""
-        return not self.required or hmac.compare_digest(given, self._token)
+        matches = [hmac.compare_digest(given, form) for form in self._forms]  # all of them, in constant time
+        return not self.required or any(matches)
+
+
+def _forms(token: str) -> list[bytes]:
+    """The token's bytes on the wire: UTF-8, or Latin-1, which is what Python's urllib and browsers make of a header."""
+    forms = [token.encode()]
+    with suppress(UnicodeEncodeError):
+        forms.append(token.encode("latin-1"))
+    return forms
 
 
 class AuthedRoute(APIRoute):

@@ -195,7 +195,7 @@ def open_client(*, base_url: str, token: str, identity: Identity) -> httpx.Async
         headers["Authorization"] = f"Bearer {token}"
     return httpx.AsyncClient(
         base_url=base_url,
-        headers=headers,
+        headers=httpx.Headers(headers, encoding="utf-8"),
         # Reads wait longer than connects: the gateway answers a chunk once it is durable.
         timeout=httpx.Timeout(60.0, connect=10.0),
         # A proxy from the environment cannot reach this machine's loopback.

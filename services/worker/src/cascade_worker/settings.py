@@ -36,6 +36,14 @@ def _one_directory_name(value: str) -> str:
     return value
 
 
+def _sendable(token: SecretStr) -> SecretStr:
+    # The launcher may be another program, and what surrounds a header's value is dropped on the way.
+    text = token.get_secret_value().strip()
+    if not text.isprintable():
+        raise ValueError("holds a line break or another character that no header can carry")
+    return SecretStr(text)
+
+
 def _http_url(value: str) -> str:
     parts = urlsplit(value)
     if parts.scheme not in ("http", "https") or not parts.hostname:
@@ -64,7 +72,7 @@ class WorkerSettings(BaseSettings):
 
     sim_id: Annotated[str, AfterValidator(_plain_token)] = Field(description="This sim's id.")
     main_url: Annotated[str, AfterValidator(_http_url)] = Field(description="The gateway's base URL.")
-    token: SecretStr = Field(
+    token: Annotated[SecretStr, AfterValidator(_sendable)] = Field(
         default=SecretStr(""), description="Bearer token; may be absent where the app runs without."
     )
     gpu_config: Annotated[str, AfterValidator(_one_directory_name)] = Field(
