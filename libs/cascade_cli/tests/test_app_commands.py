@@ -127,10 +127,15 @@ def test_more_than_four_sims_are_not_launched_unasked(cascade: Run) -> None:
 @pytest.mark.parametrize(
     ("arguments", "code", "said"),
     [
-        (["report", "run-000000000000"], 1, "run run-000000000000 not found"),
-        (["launch", "demo", "SM90_H100"], 1, "SM90_H100 is sm_90 but trace demo is sm_80"),
+        (
+            ["report", "run-000000000000"],
+            1,
+            "run run-000000000000 not found. Next: see what there is with `cascade runs`",
+        ),
+        (["launch", "demo", "SM90_H100"], 1, "SM90_H100 is sm_90 but trace demo is sm_80. Next: "),
+        (["launch", "demo", "SM99_X"], 1, "see which configs fit with `cascade configs`"),
         (["launch", "demo", "SM80_A100=65"], 2, "count from 1 to 64"),
-        (["launch", "nothing"], 1, "trace nothing not found"),
+        (["launch", "nothing"], 1, "trace nothing not found. Next: see what there is with `cascade traces`"),
         (["mcp", "--transport", "carrier-pigeon"], 1, "choose stdio or http"),
     ],
 )

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from cascade_client.client import CascadeClient
-from cascade_client.errors import ApiError, ClientError, Unauthorized
+from cascade_client.errors import ApiError, ClientError, Conflict, Invalid, NotFound, Unauthorized
 from pydantic import Field, SecretStr
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
@@ -77,4 +77,16 @@ def said(error: ClientError) -> str:
 
 def next_step(error: ClientError) -> str:
     """What to do about it, where the error itself does not say."""
-    return "set CASCADE_TOKEN to the app's token" if isinstance(error, Unauthorized) else ""
+    match error:
+        case Unauthorized():
+            return "set CASCADE_TOKEN to the app's token"
+        case NotFound() if error.detail.startswith("trace "):
+            return "see what there is with `cascade traces`"
+        case NotFound() if error.detail.startswith("run "):
+            return "see what there is with `cascade runs`"
+        case Conflict() if error.detail.endswith("not ready"):
+            return "see why with `cascade traces`, and wait where it is still arriving"
+        case Invalid() if not error.problems:
+            return "see which configs fit with `cascade configs`"
+        case _:
+            return ""
