@@ -197,6 +197,13 @@ def test_the_samples_write_only_with_their_own_s3_user(kustomization: str) -> No
     assert names == {"cascade-s3-samples"}
 
 
+def test_every_service_without_http_shows_its_metrics_on_a_named_port() -> None:
+    port = int(shared_config("base")["CASCADE_METRICS_PORT"])
+    for service in set(SERVICES) - {"api"}:
+        ports = container_of(named("base", "Deployment", f"cascade-{service}"))["ports"]
+        assert ports == [{"name": "metrics", "containerPort": port}], service
+
+
 def test_the_launcher_may_do_what_its_backend_calls_and_no_more() -> None:
     verbs = {"create": "create", "read": "get", "list": "list", "patch": "patch", "delete": "delete"}
     kinds = {"job": "jobs", "pod": "pods", "pod_log": "pods/log"}

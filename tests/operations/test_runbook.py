@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 import yaml
 from cascade_api import observing
+from cascade_cli.app_stack import METRICS_ORDER
 from cascade_core import metrics
 from cascade_core.sims.transitions import SimState
 from cascade_core.traces.state import TraceState
@@ -72,6 +73,33 @@ def test_every_metric_of_ours_is_on_the_dashboard() -> None:
     families = {re.sub(r"_(total|created|bucket|count|sum)$", "", name) for name in ours}
     shown = " ".join(EXPRESSIONS)
     assert [family for family in families if family not in shown] == []
+
+
+def test_the_runbook_names_every_reader_that_has_metrics() -> None:
+    sources = [*(ROOT / "libs").glob("*/src/**/*.py"), *(ROOT / "services").glob("*/src/**/*.py")]
+    readers = {
+        name for path in sources for name in re.findall(r'\breader="([^"]+)"', path.read_text("utf-8"))
+    }
+    listed = re.search(r"^Readers of the log, .*?(?=\n\n)", RUNBOOK, re.DOTALL | re.MULTILINE)
+    assert listed is not None
+    # A rebuild is a command of its own, which shows no metrics.
+    assert set(re.findall(r"`(\w+)`", listed[0])) - {"reader"} == readers - {"rebuild"}
+
+
+def test_the_runbook_scrapes_every_service_that_shows_metrics() -> None:
+    scraped = re.search(r"scrape_configs:\n(.*?)\n```", RUNBOOK, re.DOTALL)
+    assert scraped is not None
+    jobs = yaml.safe_load(f"scrape_configs:\n{scraped[1]}")["scrape_configs"]
+    targets = {
+        target.split(":")[0]
+        for job in jobs
+        for static in job["static_configs"]
+        for target in static["targets"]
+    }
+    assert targets == {"api", *METRICS_ORDER}
+    # The alert that a service is down finds them by the job's name.
+    assert all(job["job_name"].startswith("cascade") for job in jobs)
+    assert 'up{job=~"cascade.*"} == 0' in EXPRESSIONS
 
 
 def test_the_dashboard_is_one_that_grafana_imports() -> None:

@@ -1,6 +1,8 @@
 """Seeding and replaying on a real log and real buckets."""
 
 import asyncio
+import os
+import sys
 from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -9,6 +11,7 @@ import pytest
 import zstandard
 from cascade_cli import bundled
 from cascade_cli.embedded.nats import EmbeddedNats
+from cascade_cli.embedded.process import free_ports
 from cascade_cli.embedded.s3_requests import S3Access
 from cascade_cli.sample_facts import RUNS, TRACES
 from cascade_cli.sample_replay import Replayer
@@ -26,6 +29,7 @@ from cascade_core.s3.bucket import S3Bucket
 from cascade_core.settings import BucketSettings, NatsSettings
 from cascade_core.sims.facts import SimLaunchFailed, SimLaunchStarted, SimReported
 from cascade_core.sims.transitions import SimState
+from cascade_core.testing.scraping import scraped_until
 from nats.aio.client import Client
 from pydantic import SecretStr
 
@@ -66,6 +70,44 @@ async def test_a_second_start_adds_nothing(client: Client, store: S3Bucket) -> N
     await seeder_of(log, store).seed()
     assert await log.last_position() == position
     assert len(await log.subjects(subjects.ALL_RUNS)) == len(RUNS)
+
+
+async def test_the_service_alone_tells_by_its_metrics_what_it_seeded_and_read(
+    fresh_nats: EmbeddedNats, client: Client, bucket: S3Access
+) -> None:
+    (port,) = free_ports(1)
+    environment = {
+        "PATH": os.environ["PATH"],
+        "CASCADE_NATS_URL": fresh_nats.url,
+        "CASCADE_S3_ENDPOINT": bucket.endpoint,
+        "CASCADE_S3_BUCKET": bucket.bucket,
+        "CASCADE_S3_INTERNAL_BUCKET": bucket.bucket,
+        "CASCADE_S3_ACCESS_KEY": bucket.access_key or "",
+        "CASCADE_S3_SECRET_KEY": bucket.secret_key or "",
+        "CASCADE_METRICS_HOST": "127.0.0.1",
+        "CASCADE_METRICS_PORT": str(port),
+    }
+    process = await asyncio.create_subprocess_exec(
+        sys.executable, "-m", "cascade_cli.samples", env=environment
+    )
+    try:
+        # It follows the runs once everything is seeded.
+        seen = await scraped_until(
+            port,
+            lambda seen: (
+                seen.value("cascade_facts_read_total", reader="samples") == len(RUNS)
+                and seen.value("cascade_reader_lag_facts", reader="samples") == 0
+            ),
+        )
+        process.terminate()
+        assert await asyncio.wait_for(process.wait(), 10) == 0
+    finally:
+        if process.returncode is None:
+            process.kill()
+            await process.wait()
+    assert seen.value("cascade_facts_appended_total", type="run.requested") == len(RUNS)
+    assert seen.value("cascade_facts_appended_total", type="kernel.finished") == 624 + 712 + 712
+    assert seen.value("cascade_appends_refused_total") == 0
 
 
 async def test_two_starts_at_once_leave_one_sample(client: Client, store: S3Bucket) -> None:

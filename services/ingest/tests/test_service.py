@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 from cascade_cli.embedded.nats import EmbeddedNats
+from cascade_cli.embedded.process import free_ports
 from cascade_cli.embedded.s3_requests import S3Access
 from cascade_core import subjects
 from cascade_core.jetstream.connection import connected
@@ -20,6 +21,7 @@ from cascade_core.jetstream.log import JetStreamLog
 from cascade_core.jetstream.provision import provision
 from cascade_core.s3.bucket import S3Bucket, opened
 from cascade_core.settings import BucketSettings, NatsSettings
+from cascade_core.testing.scraping import scraped_until
 from cascade_core.traces import state as trace_state
 from cascade_core.traces.facts import TraceFact, TraceReady
 from cascade_core.traces.state import Trace
@@ -67,7 +69,7 @@ class Servers:
 
     @asynccontextmanager
     async def service(
-        self, data_dir: Path, *, command: str, interval_s: float = 0.2
+        self, data_dir: Path, *, command: str, interval_s: float = 0.2, metrics_port: int | None = None
     ) -> AsyncIterator[asyncio.subprocess.Process]:
         """The real service, ended as on SIGTERM."""
         environment = {
@@ -80,6 +82,8 @@ class Servers:
             "CASCADE_DATA_DIR": str(data_dir),
             "CASCADE_POSTPROCESS_CMD": command,
             "CASCADE_SCAN_INTERVAL_S": str(interval_s),
+            "CASCADE_METRICS_HOST": "127.0.0.1",
+            "CASCADE_METRICS_PORT": "" if metrics_port is None else str(metrics_port),
         }
         child = await asyncio.create_subprocess_exec(
             sys.executable, "-m", "cascade_ingest.main", env=environment
@@ -179,6 +183,29 @@ async def test_a_bucket_notification_brings_the_scan_at_once(servers: Servers, t
         started = time.monotonic()
         await until(in_state(servers.client, "failed"))
         assert time.monotonic() - started < 10
+
+
+async def test_its_metrics_tell_the_traces_by_state_and_what_it_wrote(
+    servers: Servers, tmp_path: Path, stand_in: Callable[..., str]
+) -> None:
+    (port,) = free_ports(1)
+    await put(servers.s3, {"traces/kernel-1.trace": "one"}, "begun")
+    await put(servers.s3, {"metadata.json": json.dumps({"status": "failed"})}, "broken")
+    await put(servers.s3, RAW)
+    states = {"uploading": 1, "processing": 0, "ready": 1, "failed": 1}
+    async with servers.service(tmp_path, command=stand_in("ok"), metrics_port=port):
+        seen = await scraped_until(
+            port,
+            lambda seen: all(
+                seen.value("cascade_traces", state=state) == count for state, count in states.items()
+            ),
+        )
+    assert seen.value("cascade_facts_appended_total", type="trace.discovered") == 3
+    assert seen.value("cascade_facts_appended_total", type="trace.ready") == 1
+    assert seen.value("cascade_facts_appended_total", type="trace.failed") == 1
+    assert seen.value("cascade_appends_refused_total") == 0
+    assert seen.value("cascade_scans_failed_total") == 0
+    assert {"process_cpu_seconds_total", "process_resident_memory_bytes"} <= seen.names
 
 
 async def test_two_instances_do_not_work_twice(

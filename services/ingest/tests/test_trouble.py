@@ -15,6 +15,7 @@ from cascade_core.traces.state import TraceState
 from cascade_ingest.postprocess import Postprocessor
 from cascade_ingest.reactor import Ingest
 from cascade_ingest.testing import PREFIX, READY, Bench, T, key_of, ready, until
+from prometheus_client import REGISTRY
 
 
 class Flaky(MemoryBucket):
@@ -61,6 +62,28 @@ async def test_a_store_that_is_gone_ends_the_scan_and_loses_nothing(log: MemoryL
     store.broken.clear()
     await bench.scan()
     assert not bench.trace(T).removed
+
+
+async def test_a_scan_that_a_store_ended_is_counted_and_followed_by_another(
+    log: MemoryLog, tmp_path: Path
+) -> None:
+    store = Flaky()
+    bench = Bench(log, store, tmp_path, command="")
+    await bench.put(T, READY)
+    store.broken.add("*")
+    before = REGISTRY.get_sample_value("cascade_scans_failed_total") or 0
+
+    async def failed_twice() -> bool:
+        return (REGISTRY.get_sample_value("cascade_scans_failed_total") or 0) >= before + 2
+
+    async def is_ready() -> bool:
+        return T in bench.ingest.traces and bench.trace(T).state is TraceState.READY
+
+    running = asyncio.create_task(bench.ingest.run())
+    await until(failed_twice)
+    store.broken.clear()
+    await until(is_ready)
+    await end(running)
 
 
 async def test_a_log_that_is_gone_ends_the_scan_and_the_next_one_says_it_all(

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 from cascade_cli.embedded.nats import EmbeddedNats
+from cascade_cli.embedded.process import free_ports
 from cascade_cli.embedded.s3_requests import S3Access
 from cascade_core.jetstream.connection import connected
 from cascade_core.jetstream.lease import held
@@ -17,7 +18,9 @@ from cascade_core.jetstream.log import JetStreamLog
 from cascade_core.settings import NatsSettings
 from cascade_core.sims.facts import SimLaunchStarted
 from cascade_core.sims.transitions import SimState
+from cascade_core.testing.scraping import scraped_until
 from cascade_launcher.backends import local
+from cascade_launcher.fleet import FILTERS
 from cascade_launcher.testing import (
     Simulator,
     cancel,
@@ -154,6 +157,35 @@ async def test_a_second_launcher_takes_over_from_a_killed_one(
     sims = await until(log, lambda sims: len(sims) == 2 and all(sim.launcher_ref for sim in sims))
     await eventually(lambda: all(simulator.is_up(sim.sim_id) for sim in sims))
     assert [len(simulator.starts(sim.sim_id)) for sim in sims] == [1, 1]
+
+
+async def test_its_metrics_tell_what_it_reads_launches_and_fails_to_launch(
+    log: JetStreamLog, launchers: Launchers, simulator: Simulator
+) -> None:
+    (port,) = free_ports(1)
+    launchers.environ |= {"CASCADE_METRICS_PORT": str(port), "CASCADE_METRICS_HOST": "127.0.0.1"}
+    await launchers.start(simulator.command("wait"))
+    await scraped_until(port, lambda seen: seen.value("cascade_launches_failed_total") == 0)
+    await log.append(run_requested(1, sims=3))
+    await log.append(run_requested(2, sims=2, trace_id="not there"))
+    await until(log, lambda sims: len(sims) == 5 and all(sim.launcher_ref or sim.error for sim in sims))
+    written = {"sim.launch-started": 3, "sim.launched": 3, "sim.launch-failed": 2}
+    seen = await scraped_until(
+        port,
+        lambda seen: (
+            seen.value("cascade_launches_in_flight") == 0
+            and seen.value("cascade_reader_lag_facts", reader="launcher") == 0
+            and {fact: seen.value("cascade_facts_appended_total", type=fact) for fact in written} == written
+        ),
+    )
+    assert seen.value("cascade_launches_failed_total") == 2
+    assert seen.value("cascade_appends_refused_total") == 0
+    assert seen.value("cascade_reader_restarts_total", reader="launcher") == 0
+    newest = await log.newest(FILTERS)
+    assert seen.value("cascade_reader_position", reader="launcher") == newest
+    # Its own facts, and the runs unless it met them while it caught up, which is no following.
+    assert seen.value("cascade_facts_read_total", reader="launcher") in (8, 9, 10)
+    assert {"process_cpu_seconds_total", "process_resident_memory_bytes"} <= seen.names
 
 
 async def test_a_wrong_setting_ends_the_process_with_the_variables_name(launchers: Launchers) -> None:

@@ -4,7 +4,7 @@ import asyncio
 import os
 import signal
 import sys
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
@@ -14,6 +14,7 @@ from typing import Any
 import orjson
 import pytest
 from cascade_cli.embedded.nats import EmbeddedNats
+from cascade_cli.embedded.process import free_ports
 from cascade_cli.embedded.s3_requests import S3Access
 from cascade_core import subjects
 from cascade_core.errors import Unavailable
@@ -26,6 +27,7 @@ from cascade_core.s3.bucket import S3Bucket
 from cascade_core.scenarios.facts import ScenarioCompleted, ScenarioFailed, ScenarioRequested
 from cascade_core.settings import BucketSettings, NatsSettings
 from cascade_core.sims.facts import SimStepTimelineStored
+from cascade_core.testing.scraping import scraped_until
 from cascade_requestsim.base_store import BaseStore
 from cascade_requestsim.reactor import ScenarioReactor
 from nats.aio.client import Client
@@ -294,10 +296,40 @@ async def test_a_bug_on_one_scenario_is_its_answer_and_does_not_stop_the_others(
         assert isinstance(await world.answer(await world.ask(2)), ScenarioCompleted)
 
 
-async def started(world: World) -> asyncio.subprocess.Process:
+async def started(world: World, more: Mapping[str, str] = {}) -> asyncio.subprocess.Process:
     return await asyncio.create_subprocess_exec(
-        sys.executable, "-m", "cascade_requestsim.main", env=world.environment
+        sys.executable, "-m", "cascade_requestsim.main", env={**world.environment, **more}
     )
+
+
+async def test_its_metrics_tell_how_long_scenarios_take_and_what_it_reads(world: World) -> None:
+    (port,) = free_ports(1)
+    process = await started(world, {"CASCADE_METRICS_PORT": str(port), "CASCADE_METRICS_HOST": "127.0.0.1"})
+    try:
+        computed = await world.answer(await world.ask(1, num_requests=2, prompt_tokens=6, output_tokens=4))
+        refused = await world.answer(await world.ask(2, num_requests=1, prompt_tokens=3000, output_tokens=1))
+        assert isinstance(computed, ScenarioCompleted)
+        assert isinstance(refused, ScenarioFailed)
+        seen = await scraped_until(
+            port,
+            lambda seen: (
+                seen.value("cascade_facts_appended_total", type="scenario.completed") == 1
+                and seen.value("cascade_facts_appended_total", type="scenario.failed") == 1
+                and seen.value("cascade_reader_lag_facts", reader="requestsim") == 0
+            ),
+        )
+    finally:
+        process.terminate()
+        await process.wait()
+    # The one that was refused has taken its time as well.
+    assert seen.value("cascade_scenario_seconds_count") == 2
+    assert seen.value("cascade_scenario_seconds_bucket", le="+Inf") == 2
+    assert 0 < (seen.value("cascade_scenario_seconds_sum") or 0) < PATIENCE_S
+    assert seen.value("cascade_appends_refused_total") == 0
+    assert seen.value("cascade_reader_restarts_total", reader="requestsim") == 0
+    assert (seen.value("cascade_reader_position", reader="requestsim") or 0) > 0
+    assert (seen.value("cascade_facts_read_total", reader="requestsim") or 0) >= 1
+    assert {"process_cpu_seconds_total", "process_resident_memory_bytes"} <= seen.names
 
 
 async def test_the_process_killed_at_work_leaves_no_question_unanswered_or_answered_twice(

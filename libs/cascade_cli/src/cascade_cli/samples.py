@@ -22,6 +22,7 @@ from cascade_core.errors import Unavailable
 from cascade_core.jetstream.connection import connected
 from cascade_core.jetstream.log import JetStreamLog
 from cascade_core.jetstream.provision import provision
+from cascade_core.metrics import serve_metrics
 from cascade_core.ports import Bucket
 from cascade_core.s3 import bucket as s3
 from cascade_core.settings import BucketSettings, NatsSettings, TelemetrySettings, load
@@ -169,6 +170,7 @@ def _unpacked(path: Path) -> bytes:
 
 async def serve(settings: SamplesSettings, stop: asyncio.Event) -> None:
     """Seed once the app is up, then replay until `stop` is set."""
+    serve_metrics(settings.metrics_port, settings.metrics_host)
     await _healthy(settings.samples_after_url)
     async with AsyncExitStack() as stack:
         client = await stack.enter_async_context(connected(settings, name="cascade-samples"))

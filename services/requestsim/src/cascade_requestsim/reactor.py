@@ -204,8 +204,11 @@ class ScenarioReactor:
 
 def _completed(base: Base, asked: ScenarioRequested, now: datetime) -> ScenarioCompleted:
     started = time.thread_time()
-    result = answer(base, asked)
-    SCENARIO_SECONDS.observe(time.thread_time() - started)
+    try:
+        result = answer(base, asked)
+    finally:
+        # One that is refused at the step limit has taken its time, too.
+        SCENARIO_SECONDS.observe(time.thread_time() - started)
     return ScenarioCompleted(scenario_id=asked.scenario_id, occurred_at=now, result=result)
 
 
