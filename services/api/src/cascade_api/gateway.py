@@ -1,7 +1,7 @@
 """What every route may use: the log, the views, the bucket, the gate. One object, built in `app`."""
 
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Annotated
 
@@ -19,8 +19,13 @@ from cascade_api.read_models.database import Database
 from cascade_api.read_models.gate import ProjectionGate, ProjectionLate
 from cascade_api.read_models.projector import Projector
 from cascade_api.settings import ApiSettings
+from cascade_api.slots import Slots
 from cascade_api.wire.traces import GpuConfig
 
+LOGS_AT_ONCE = 128
+"""Log chunks under way at once: some milliseconds of work for the event loop, and thousands a second."""
+LOG_PATIENCE_S = 4.0
+"""With the 5 s that an append may take, below the 10 s that simulators wait for an answer."""
 FRESH_READ_WAIT_S = 2.0
 """A read waits this long for what this replica has appended; past it, it shows what there is."""
 
@@ -40,6 +45,8 @@ class Gateway:
     estimates: EstimateStore
     gpu_configs: dict[str, GpuConfig]
     sims: SimDirectory
+    log_slots: Slots = field(default_factory=lambda: Slots(LOGS_AT_ONCE, patience_s=LOG_PATIENCE_S))
+    """Places for log chunks, so that heartbeats and the projection get their turn beside them."""
 
     def now(self) -> datetime:
         """UTC, aware."""

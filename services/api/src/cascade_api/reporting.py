@@ -82,20 +82,21 @@ async def report_log(gateway: Gateway, sim_id: str, body: bytes, attempt: str | 
 
     Raises NotFound, RequestValidationError, Refused (409: another start's, or long after the end), LogUnavailable.
     """
-    chunk = parsed(LogChunk, body)
-    _check_attempt(attempt)
-    sim = await gateway.sims.known(sim_id)
-    if not _is_repeat_after_the_end(gateway, sim, chunk.seq, attempt):
-        fact = LogAppended(
-            run_id=sim.run_id,
-            sim_id=sim.sim_id,
-            occurred_at=gateway.now(),
-            seq=chunk.seq,
-            lines=chunk.lines,
-            attempt=attempt,
-        )
-        digest = sim_state.chunk_digest(chunk.lines)
-        await gateway.append(fact, event_id=f"log:{sim_id}:{chunk.seq}:{digest}")
+    async with gateway.log_slots:
+        chunk = parsed(LogChunk, body)
+        _check_attempt(attempt)
+        sim = await gateway.sims.known(sim_id)
+        if not _is_repeat_after_the_end(gateway, sim, chunk.seq, attempt):
+            fact = LogAppended(
+                run_id=sim.run_id,
+                sim_id=sim.sim_id,
+                occurred_at=gateway.now(),
+                seq=chunk.seq,
+                lines=chunk.lines,
+                attempt=attempt,
+            )
+            digest = sim_state.chunk_digest(chunk.lines)
+            await gateway.append(fact, event_id=f"log:{sim_id}:{chunk.seq}:{digest}")
     return b""
 
 
