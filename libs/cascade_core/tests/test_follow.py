@@ -89,8 +89,9 @@ async def test_a_batch_that_was_cut_off_gives_back_what_it_held(
         await jetstream_log.append_all(batch)
     os.kill(fresh_nats.processes[0].pid, signal.SIGCONT)
     assert len(await jetstream_log.append_all(batch)) == 256
-    await asyncio.sleep(0.01)  # the client counts in callbacks
-    assert jetstream_log._js.publish_async_pending() == 0
+    async with asyncio.timeout(5):
+        while jetstream_log._js.publish_async_pending() != 0:  # noqa: ASYNC110 - the client counts in callbacks
+            await asyncio.sleep(0)
     assert len(await jetstream_log.read([subjects.ALL_KERNELS])) == 256
 
 
@@ -137,6 +138,18 @@ async def test_a_cut_connection_is_made_anew_and_nothing_is_missed(fresh_nats: E
     assert [record.position for record in records] == [2, 3, 4]
 
 
+async def handed_over(client: Client, position: int) -> None:
+    """Wait until the server has sent the fact at `position` to whoever follows."""
+    async with asyncio.timeout(10):
+        while True:
+            consumers = await client.jetstream().consumers_info(subjects.STREAM)
+            if any(
+                info.delivered is not None and info.delivered.stream_seq >= position for info in consumers
+            ):
+                return
+            await asyncio.sleep(0.02)
+
+
 async def test_a_network_that_swallows_everything_is_noticed(fresh_nats: EmbeddedNats) -> None:
     async with TcpProxy(fresh_nats.port) as proxy:
         url = fresh_nats.url.replace(f":{fresh_nats.port}", f":{proxy.port}")
@@ -152,7 +165,7 @@ async def test_a_network_that_swallows_everything_is_noticed(fresh_nats: Embedde
                 waiting = asyncio.create_task(taken(batches, 1))
                 proxy.freeze()
                 await writer.append(chunk(1, ["1"]))
-                await asyncio.sleep(0.2)
+                await handed_over(straight, 2)
                 # What was swallowed never arrives: only making the consumer anew brings it.
                 await proxy.cut()
                 await proxy.restore()

@@ -3,6 +3,7 @@
 import asyncio
 import os
 import signal
+from contextlib import suppress
 
 from cascade_cli.embedded.nats import EmbeddedNats
 from cascade_cli.embedded.proxy import TcpProxy
@@ -12,6 +13,7 @@ from cascade_core.jetstream.lease import Lease, held, try_acquire
 from cascade_core.jetstream.provision import LEASE_TTL_S
 from cascade_core.settings import NatsSettings
 from nats.aio.client import Client
+from nats.errors import Error as NatsError
 
 
 async def acquired(client: Client, name: str, holder: str, *, within_s: float) -> Lease:
@@ -24,6 +26,21 @@ async def acquired(client: Client, name: str, holder: str, *, within_s: float) -
 async def holder_of(client: Client, name: str) -> str:
     kv = await client.jetstream().key_value(subjects.LEASES)
     return ((await kv.get(name)).value or b"").decode()
+
+
+async def revision_of(client: Client, name: str) -> int:
+    """How often the stream of leases was written up to the name's newest value; 0 while nobody answers."""
+    with suppress(NatsError, TimeoutError):
+        kv = await client.jetstream().key_value(subjects.LEASES)
+        return (await kv.get(name)).revision or 0
+    return 0
+
+
+async def renewed(client: Client, name: str, *, since: int) -> None:
+    """Wait until the lease was written again after the revision `since`."""
+    async with asyncio.timeout(3 * LEASE_TTL_S):
+        while await revision_of(client, name) <= since:  # noqa: ASYNC110 - the server sets no event of ours
+            await asyncio.sleep(0.05)
 
 
 async def test_one_of_many_leads(client: Client) -> None:
@@ -92,10 +109,11 @@ async def test_a_refresh_whose_answer_was_lost_is_no_loss(client: Client) -> Non
     lease = await try_acquire(client, "ingest", "a")
     assert lease is not None
     kv = await client.jetstream().key_value(subjects.LEASES)
-    await kv.put("ingest", b"a")
+    unanswered = await kv.put("ingest", b"a")
     renewal = asyncio.create_task(lease.renew_for_ever())
-    await asyncio.sleep(LEASE_TTL_S / 2)
+    await renewed(client, "ingest", since=unanswered)
     assert not lease.lost.is_set()
+    assert await holder_of(client, "ingest") == "a"
     renewal.cancel()
     await asyncio.gather(renewal, return_exceptions=True)
 
@@ -104,9 +122,11 @@ async def test_a_lease_survives_a_server_that_is_killed_and_comes_back(
     fresh_nats: EmbeddedNats, client: Client
 ) -> None:
     async with held(client, "ingest", "a") as lease:
+        before = await revision_of(client, "ingest")
+        assert before
         os.kill(fresh_nats.processes[0].pid, signal.SIGKILL)
         await fresh_nats.stop()
         await fresh_nats.start()
-        await asyncio.sleep(LEASE_TTL_S)
+        await renewed(client, "ingest", since=before)
         assert not lease.lost.is_set()
         assert await holder_of(client, "ingest") == "a"

@@ -310,12 +310,16 @@ async def test_two_launchers_at_once_start_no_sim_twice(
 async def test_at_most_eight_starts_are_under_way(log: JetStreamLog, backend_for: Build) -> None:
     backend = backend_for("unused")
     now = most = 0
+    all_begun = asyncio.Event()
 
     async def slow_start(launch: object) -> str:
         nonlocal now, most
         now += 1
         most = max(most, now)
-        await asyncio.sleep(0.02)
+        if now == MOST_LAUNCHES:
+            all_begun.set()
+        await all_begun.wait()
+        await asyncio.sleep(0.02)  # in which a ninth would begin
         now -= 1
         return "1"
 
