@@ -3,7 +3,7 @@
 import { defineConfig } from "vitest/config";
 
 // `cascade web build` builds beside the present build and swaps the two when it is done.
-const out = process.env["CASCADE_WEB_OUT"] ?? "dist";
+const out = process.env["DASHBOARD_OUT"] ?? "dist";
 const api = process.env["CASCADE_URL"] ?? "http://127.0.0.1:8787";
 
 export default defineConfig({

@@ -4,7 +4,7 @@ import { readFileSync } from "node:fs";
 import { gzipSync } from "node:zlib";
 
 const BUDGET_BYTES = 150_000;
-const out = process.env["CASCADE_WEB_OUT"] ?? "dist";
+const out = process.env["DASHBOARD_OUT"] ?? "dist";
 const html = readFileSync(`${out}/index.html`, "utf8");
 const scripts = [...html.matchAll(/(?:src|href)="(\/assets\/[^"]+\.js)"/g)].map((m) => m[1]);
 const sizes = scripts.map((path) => [path, gzipSync(readFileSync(`${out}${path}`)).length]);

@@ -19,7 +19,7 @@ DEADLINE_S = 30.0
 # Empties its folder and fills it, as Vite does, and waits in between until it may go on.
 SCRIPT = """
 import { existsSync, mkdirSync, readdirSync, rmSync, writeFileSync } from "node:fs";
-const out = process.env.CASCADE_WEB_OUT ?? "dist";
+const out = process.env.DASHBOARD_OUT ?? "dist";
 for (const name of readdirSync(out)) rmSync(`${out}/${name}`, { recursive: true });
 mkdirSync(`${out}/assets`);
 writeFileSync(`${out}/assets/app.js`, "new");

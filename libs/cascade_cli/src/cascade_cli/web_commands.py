@@ -21,7 +21,7 @@ _NODE_BIN = _NODE_ROOT / "bin"
 # its library beside itself and fails.
 _NPM = _NODE_ROOT / "lib" / "node_modules" / "npm" / "bin" / "npm-cli.js"
 _STAMP = ".sources"
-_OUT = "CASCADE_WEB_OUT"
+_OUT = "DASHBOARD_OUT"
 """The variable that tells web/vite.config.ts where to build."""
 _BESIDE = ".dist-"
 # linux/fcntl.h and linux/fs.h
