@@ -7,9 +7,10 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
 import asyncpg
+import uvloop
 from cascade_api.read_models import database
 from cascade_api.read_models.rebuild import rebuild
-from cascade_core import telemetry
+from cascade_core import lifecycle, telemetry
 from cascade_core.errors import CascadeError
 from cascade_core.jetstream.connection import connected
 from cascade_core.jetstream.log import JetStreamLog
@@ -27,7 +28,9 @@ def run_rebuild(settings: ServeSettings, *, as_json: bool) -> int:
     """Rebuild and report; the exit code."""
     telemetry.configure(TelemetrySettings(log_level="WARNING"), service="rebuild")
     try:
-        facts, seconds = asyncio.run(_rebuild(settings, quiet=as_json))
+        lifecycle.collect_seldom()
+        with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+            facts, seconds = runner.run(_rebuild(settings, quiet=as_json))
     except (CascadeError, OSError, asyncpg.PostgresError) as error:
         fail(str(error), "cascade doctor")
     if as_json:

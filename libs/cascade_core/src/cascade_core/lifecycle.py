@@ -30,7 +30,7 @@ def run(
     A CascadeError ends the process with its message and code 1: a restart at the checkpoint is cheap.
     """
     code = 0
-    _collect_seldom()
+    collect_seldom()
     try:
         with asyncio.Runner(loop_factory=loop_factory) as runner:
             runner.run(_supervised(main))
@@ -43,7 +43,7 @@ def run(
     return code
 
 
-def _collect_seldom() -> None:
+def collect_seldom() -> None:
     """Let the cycle collector run once in many requests and leave out what was imported: it took a quarter of a busy
     gateway's time (measured), and facts make no cycles.
     """

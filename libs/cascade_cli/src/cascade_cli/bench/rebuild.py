@@ -8,8 +8,10 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import asyncpg
+import uvloop
 from cascade_api.read_models import database
 from cascade_api.read_models.rebuild import rebuild
+from cascade_core import lifecycle
 from cascade_core.facts import AnyFact
 from cascade_core.jetstream.connection import connected
 from cascade_core.jetstream.log import JetStreamLog
@@ -136,5 +138,7 @@ async def _copy_rate(pool: "asyncpg.Pool[asyncpg.Record]", rows: int) -> float:
 
 
 def run(facts: int) -> BenchResult:
-    """The benchmark, from outside a loop."""
-    return asyncio.run(bench_rebuild(facts=facts))
+    """The benchmark, from outside a loop: in the same surroundings as `cascade rebuild`."""
+    lifecycle.collect_seldom()
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        return runner.run(bench_rebuild(facts=facts))

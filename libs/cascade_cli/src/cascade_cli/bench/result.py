@@ -52,6 +52,9 @@ def machine() -> dict[str, Any]:
     }
 
 
+SAMPLE_EVERY_S = 0.4
+
+
 class ProcessTree:
     """CPU and memory of this process and everything it started."""
 
@@ -60,9 +63,16 @@ class ProcessTree:
         self._started = time.monotonic()
         self._before = self._cpu()
         self.peak_rss_bytes = 0
+        self._sampled_at = float("-inf")
 
     def sample(self) -> None:
-        """Note the memory of the moment: the proportional share, so that shared pages count once."""
+        """Note the memory of the moment: the proportional share, so that shared pages count once.
+
+        Reading it costs milliseconds a process, so what calls this in a loop is answered a few times a second only.
+        """
+        if time.monotonic() - self._sampled_at < SAMPLE_EVERY_S:
+            return
+        self._sampled_at = time.monotonic()
         total = 0
         for process in [self._me, *self._me.children(recursive=True)]:
             try:
