@@ -1,11 +1,15 @@
-"""What `cascade serve` says and refuses before it starts anything."""
+"""What `cascade serve` says and refuses before it starts anything, and how it ends where a service cannot live."""
 
+import asyncio
 from pathlib import Path
 
 import pytest
-from cascade_cli import app_stack
+from cascade_cli import app_stack, ports, supervisor
+from cascade_cli.embedded.errors import EmbeddedServerError, PortTakenError
+from cascade_cli.embedded.process import free_ports
 from cascade_cli.main import app
 from cascade_cli.serve import settings_with
+from cascade_cli.serve_settings import ServeSettings
 from typer.testing import CliRunner
 
 
@@ -17,6 +21,15 @@ def environment(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> pytest.Monke
     for name in ("RUN_S3", "S3_ENDPOINT"):
         monkeypatch.delenv(f"CASCADE_{name}", raising=False)
     return monkeypatch
+
+
+@pytest.fixture
+def settings_here(environment: pytest.MonkeyPatch) -> ServeSettings:
+    """Settings of an app on embedded servers, with ports that are free."""
+    port, s3_port = free_ports(2)
+    for name, value in (("HOST", "127.0.0.1"), ("PORT", port), ("S3_PORT", s3_port)):
+        environment.setenv(f"CASCADE_{name}", str(value))
+    return settings_with()
 
 
 def test_without_the_embedded_s3_an_endpoint_is_demanded_in_one_line(environment: pytest.MonkeyPatch) -> None:
@@ -64,6 +77,70 @@ def test_what_a_service_would_refuse_is_refused_before_anything_starts(
     assert result.exit_code == 2
     assert result.stderr.startswith(f"CASCADE_{name}: ")
     assert result.stderr.count("\n") == 1
+
+
+@pytest.mark.parametrize("bucket", ["ab", "UPPER", "a/b", "under_score", "-dash", "a" * 55])
+def test_a_bucket_that_no_store_takes_is_refused_in_one_line(
+    bucket: str, environment: pytest.MonkeyPatch
+) -> None:
+    environment.setenv("CASCADE_S3_BUCKET", bucket)
+    result = CliRunner().invoke(app, ["serve"])
+    assert result.exit_code == 2
+    assert result.stderr.startswith("CASCADE_S3_BUCKET: ")
+    assert result.stderr.count("\n") == 1
+
+
+def test_a_data_directory_that_cannot_be_made_is_named_in_one_line(
+    environment: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    (tmp_path / "file").touch()
+    environment.setenv("CASCADE_DATA_DIR", str(tmp_path / "file"))
+    result = CliRunner().invoke(app, ["serve"])
+    assert result.exit_code == 1
+    assert f"The data directory {tmp_path / 'file'} cannot be used (Not a directory" in result.stderr
+    assert result.stderr.count("\n") == 1
+
+
+async def test_a_port_is_waited_for_and_named_where_it_stays_taken() -> None:
+    taken = await asyncio.start_server(lambda reader, writer: None, "127.0.0.1", 0)
+    port = taken.sockets[0].getsockname()[1]
+    with pytest.raises(PortTakenError, match=f"127.0.0.1:{port} cannot be listened on .*--port"):
+        await ports.free("127.0.0.1", port, within_s=0)
+    waiting = asyncio.create_task(ports.free("127.0.0.1", port))
+    await asyncio.sleep(0)
+    taken.close()
+    await waiting
+
+
+async def test_a_host_that_is_no_address_is_named() -> None:
+    with pytest.raises(EmbeddedServerError, match=r"'no\.such\.host\.invalid' is no address"):
+        await ports.free("no.such.host.invalid", 8000)
+
+
+async def test_a_service_that_dies_again_and_again_ends_the_app_with_the_reason(
+    environment: pytest.MonkeyPatch, settings_here: ServeSettings
+) -> None:
+    environment.setattr(supervisor, "MOST_RESTARTS_IN_A_ROW", 0)
+    environment.setitem(app_stack.MODULES, "parser", "no_such_module")
+    with pytest.raises(supervisor.ServiceFailed, match="the parser service ended with code 1 1 times"):
+        async with app_stack.running_app(settings_here, only=("parser",)):
+            await asyncio.Event().wait()
+
+
+@pytest.mark.parametrize(
+    ("host", "url"),
+    [
+        ("0.0.0.0", "http://127.0.0.1:8000"),
+        ("::", "http://127.0.0.1:8000"),
+        ("127.0.0.1", "http://127.0.0.1:8000"),
+        ("192.0.2.7", "http://192.0.2.7:8000"),
+        ("::1", "http://[::1]:8000"),
+    ],
+)
+def test_the_app_is_reached_where_it_listens(host: str, url: str, environment: pytest.MonkeyPatch) -> None:
+    environment.setenv("CASCADE_HOST", host)
+    environment.setenv("CASCADE_PORT", "8000")
+    assert settings_with().local_url() == url
 
 
 def test_the_embedded_s3_is_the_default(environment: pytest.MonkeyPatch) -> None:

@@ -7,7 +7,7 @@ import signal
 import pytest
 from cascade_core import lifecycle
 from cascade_core.errors import CascadeError, LogUnavailable, NotFound, Refused, Unavailable
-from cascade_core.settings import BucketSettings, NatsSettings, TelemetrySettings, Token, load
+from cascade_core.settings import BaseUrl, BucketSettings, NatsSettings, TelemetrySettings, Token, load
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
 
@@ -35,6 +35,35 @@ def test_secrets_are_not_printed(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("CASCADE_NATS_PASSWORD", "hunter2")
     assert "hunter2" not in repr(load(BucketSettings))
     assert "hunter2" not in repr(load(NatsSettings))
+
+
+class _Placed(BaseSettings):
+    model_config = SettingsConfigDict(env_prefix="CASCADE_")
+    public_url: BaseUrl
+
+
+@pytest.mark.parametrize(
+    "url", ["host:8000", "ftp://host", "http://", "http://host:99999", "//host", "http://[::1"]
+)
+def test_a_url_that_no_client_can_use_ends_the_process(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CASCADE_PUBLIC_URL", url)
+    with pytest.raises(SystemExit):
+        load(_Placed)
+
+
+@pytest.mark.parametrize(
+    ("given", "kept"),
+    [
+        ("http://host/", "http://host"),
+        ("https://host/app//", "https://host/app"),
+        ("http://[::1]:80", "http://[::1]:80"),
+    ],
+)
+def test_a_base_url_is_kept_without_a_slash_at_its_end(
+    given: str, kept: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("CASCADE_PUBLIC_URL", given)
+    assert load(_Placed).public_url == kept
 
 
 class _Guarded(BaseSettings):

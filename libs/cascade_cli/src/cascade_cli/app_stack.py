@@ -14,7 +14,7 @@ from cascade_core.jetstream.provision import provision
 from cascade_core.settings import NatsSettings
 from cascade_core.writers import Service
 
-from cascade_cli import bundled, child_environment, running
+from cascade_cli import bundled, child_environment, ports, running
 from cascade_cli.embedded.s3_requests import S3Access
 from cascade_cli.embedded.stack import EmbeddedStack, NatsLogin, StackUrls
 from cascade_cli.serve_settings import ServeSettings
@@ -59,7 +59,7 @@ class RunningApp:
     @property
     def url(self) -> str:
         """The app's URL on this machine."""
-        return f"http://127.0.0.1:{self.settings.port}"
+        return self.settings.local_url()
 
 
 def embedded_stack(settings: ServeSettings) -> EmbeddedStack:
@@ -103,6 +103,8 @@ async def running_app(
     """
     stack = embedded_stack(settings)
     async with stack:
+        if "api" in only:
+            await ports.free(settings.host, settings.port)
         # The services' own logins may not make streams.
         async with connected(NatsSettings(nats_url=stack.urls.nats_url), name="cascade-serve") as client:
             await provision(client)
@@ -123,16 +125,26 @@ async def running_app(
         try:
             with running.announced(settings.data_dir, _urls(settings, stack.urls)):
                 yield RunningApp(settings, stack.urls, supervisor, stack)
+        except asyncio.CancelledError:
+            failure = watching.exception() if watching.done() and not watching.cancelled() else None
+            if failure is None:
+                raise
+            raise _first(failure) from failure
         finally:
             await supervisor.stop()
             watching.cancel()
             await asyncio.gather(watching, return_exceptions=True)
 
 
+def _first(error: BaseException) -> BaseException:
+    """The first error of a group of errors, or the error itself."""
+    return _first(error.exceptions[0]) if isinstance(error, BaseExceptionGroup) else error
+
+
 def _urls(settings: ServeSettings, urls: StackUrls) -> running.RunningUrls:
     return running.RunningUrls(
         pid=os.getpid(),
-        url=f"http://127.0.0.1:{settings.port}",
+        url=settings.local_url(),
         token=settings.token.get_secret_value() if settings.token else None,
         nats_url=urls.nats_url,
         database_url=urls.database_url,
@@ -155,7 +167,7 @@ def environment_of(name: str, settings: ServeSettings, stack: EmbeddedStack) -> 
     # The samples service writes several services' facts, as an operator might.
     environment["CASCADE_NATS_URL"] = urls.nats_url if name == "samples" else stack.nats_url_for(name)
     if name == "samples":
-        environment["CASCADE_SAMPLES_AFTER_URL"] = f"http://127.0.0.1:{settings.port}/api/health"
+        environment["CASCADE_SAMPLES_AFTER_URL"] = f"{settings.local_url()}/api/health"
     if name in ("api", "ingest", "launcher", "requestsim", "samples"):
         environment |= _bucket_environment(settings, urls.s3)
     if name in ("ingest", "launcher", "api"):
@@ -205,10 +217,11 @@ def _bucket_environment(settings: ServeSettings, s3: S3Access) -> dict[str, str]
 
 def public_url(settings: ServeSettings) -> str:
     """Where sims reach the app."""
-    return settings.public_url or f"http://127.0.0.1:{settings.port}"
+    return settings.public_url or settings.local_url()
 
 
 def _public_s3(settings: ServeSettings, s3: S3Access) -> str:
     port = urlsplit(s3.endpoint).port
-    host = urlsplit(public_url(settings)).hostname
+    host = urlsplit(public_url(settings)).hostname or ""
+    host = f"[{host}]" if ":" in host else host
     return f"http://{host}:{port}" if settings.s3_endpoint is None else s3.endpoint

@@ -17,6 +17,7 @@ from cascade_cli.demo import healthy
 from cascade_cli.embedded.errors import EmbeddedServerError
 from cascade_cli.output import fail
 from cascade_cli.serve_settings import ServeSettings
+from cascade_cli.supervisor import ServiceFailed
 
 
 def settings_with(**overrides: object) -> ServeSettings:
@@ -47,7 +48,7 @@ def serve_all(settings: ServeSettings) -> int:
     telemetry.configure(load(TelemetrySettings), service="serve")
     try:
         asyncio.run(_serve(settings))
-    except EmbeddedServerError as error:
+    except (EmbeddedServerError, ServiceFailed) as error:
         fail(str(error))
     return 0
 
@@ -77,9 +78,10 @@ async def _serve(settings: ServeSettings) -> None:
 
 async def _say_when_up(settings: ServeSettings) -> None:
     """The line that a person (and the quickstart) waits for, once requests are answered."""
-    await healthy(f"http://127.0.0.1:{settings.port}")
+    await healthy(settings.local_url())
+    host = f"[{settings.host}]" if ":" in settings.host else settings.host
     typer.echo(
-        f"INFO:     Uvicorn running on http://{settings.host}:{settings.port} (Press CTRL+C to quit)",
+        f"INFO:     Uvicorn running on http://{host}:{settings.port} (Press CTRL+C to quit)",
         err=True,
     )
 

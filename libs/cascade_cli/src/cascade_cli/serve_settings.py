@@ -4,7 +4,7 @@ import shlex
 import sys
 from pathlib import Path
 
-from cascade_core.settings import Token
+from cascade_core.settings import BaseUrl, Token
 from pydantic import Field, SecretStr, model_validator
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
@@ -12,6 +12,7 @@ from cascade_cli import bundled
 
 DEFAULT_ACCELSIM_DIR = Path("/opt/accel-sim-framework")
 ACCELSIM_BINARY = Path("gpu-simulator") / "bin" / "release" / "accel-sim.out"
+_EVERYWHERE = ("0.0.0.0", "::")  # noqa: S104 - addresses that include the loopback
 
 
 class ServeSettings(BaseSettings):
@@ -70,12 +71,20 @@ class ServeSettings(BaseSettings):
     )
     workspace: str | None = Field(default=None, description="The workspace's name, shown in the UI's rail.")
     samples: bool = Field(default=True, description="Whether the bundled samples are seeded on start.")
-    public_url: str | None = Field(
-        default=None, description="The URL sims use to reach the app. Default: http://127.0.0.1 and the port."
+    public_url: BaseUrl | None = Field(
+        default=None,
+        description="The URL sims use to reach the app. Default: http://127.0.0.1 and the port, or the "
+        "host that it listens on alone.",
     )
-    s3_bucket: str = Field(default="cascade", description="The bucket the profiler uploads to.")
+    s3_bucket: str = Field(
+        default="cascade",
+        pattern=r"^[a-z0-9][a-z0-9.-]{1,52}[a-z0-9]$",  # 63 at most, with what the internal one adds to it
+        description="The bucket the profiler uploads to.",
+    )
     s3_prefix: str = Field(default="accelsim-traces", description="The key prefix traces live under.")
-    s3_public_url: str | None = Field(default=None, description="The S3 endpoint the profiler uploads to.")
+    s3_public_url: BaseUrl | None = Field(
+        default=None, description="The S3 endpoint the profiler uploads to."
+    )
     s3_anonymous: bool = Field(
         default=True, description="Whether the embedded S3 endpoint takes unsigned uploads into the bucket."
     )
@@ -111,6 +120,11 @@ class ServeSettings(BaseSettings):
         raise ValueError(
             "CASCADE_TOKEN is not set. Set it, or set CASCADE_NO_AUTH=1 to serve without a token"
         )
+
+    def local_url(self) -> str:
+        """Where the app answers on this machine."""
+        host = self.host if self.host not in _EVERYWHERE else "127.0.0.1"
+        return f"http://[{host}]:{self.port}" if ":" in host else f"http://{host}:{self.port}"
 
     def resolved_accelsim_dir(self) -> Path:
         """The Accel-Sim directory that is used."""

@@ -5,6 +5,7 @@ Read once, in a service's `main`. A wrong setting ends the process with one line
 
 import sys
 from typing import Annotated, TypeAlias, TypeVar
+from urllib.parse import urlsplit
 
 from pydantic import AfterValidator, Field, SecretStr, ValidationError
 from pydantic_settings import BaseSettings, SettingsConfigDict
@@ -23,6 +24,21 @@ def _sendable(token: SecretStr) -> SecretStr:
 
 Token: TypeAlias = Annotated[SecretStr, AfterValidator(_sendable)]
 """A bearer token that a client can send: what surrounds a header's value is dropped on the way."""
+
+
+def _base_url(url: str) -> str:
+    try:
+        parts = urlsplit(url)
+        usable = parts.scheme in ("http", "https") and bool(parts.hostname) and (parts.port or 1) > 0
+    except ValueError:
+        usable = False
+    if not usable:
+        raise ValueError("it is no URL such as http://127.0.0.1:8000")
+    return url.rstrip("/")
+
+
+BaseUrl: TypeAlias = Annotated[str, AfterValidator(_base_url)]
+"""A URL that paths are put behind: without a slash at its end, since many clients just join the two."""
 
 
 class NatsSettings(BaseSettings):
@@ -48,7 +64,7 @@ class BucketSettings(BaseSettings):
     s3_endpoint: str = Field(
         default="http://127.0.0.1:9000", description="S3 endpoint as the services reach it."
     )
-    s3_public_url: str | None = Field(
+    s3_public_url: BaseUrl | None = Field(
         default=None, description="S3 endpoint as profilers reach it, where it differs."
     )
     s3_bucket: str = Field(default="cascade", description="Bucket that uploads go to.")

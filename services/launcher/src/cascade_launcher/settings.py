@@ -3,7 +3,7 @@
 from pathlib import Path
 from typing import Literal
 
-from cascade_core.settings import BucketSettings, NatsSettings, TelemetrySettings, Token
+from cascade_core.settings import BaseUrl, BucketSettings, NatsSettings, TelemetrySettings, Token
 from pydantic import Field, SecretStr
 from pydantic_settings import SettingsConfigDict
 
@@ -27,7 +27,7 @@ class LauncherSettings(NatsSettings, BucketSettings, TelemetrySettings):
     sim_cmd: str | None = Field(
         default=None, description="The command each sim runs. Without it, every sim fails at launch."
     )
-    public_url: str = Field(
+    public_url: BaseUrl = Field(
         default="http://127.0.0.1:8000",
         description="The URL sims use to reach the app. Each sim gets it as `CASCADE_MAIN_URL`.",
     )

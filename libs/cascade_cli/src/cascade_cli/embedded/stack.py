@@ -137,8 +137,14 @@ class EmbeddedStack:
 
     async def start(self) -> None:
         """Start all three at once. Raises EmbeddedServerError, with none left running."""
-        self.directory.mkdir(parents=True, exist_ok=True)
-        self._lock = self._take_lock()
+        try:
+            self.directory.mkdir(parents=True, exist_ok=True)
+            self._lock = self._take_lock()
+        except OSError as error:
+            raise EmbeddedServerError(
+                f"The data directory {self.directory.parent} cannot be used ({error.strerror}: {error.filename}). "
+                "Choose another one with CASCADE_DATA_DIR."
+            ) from error
         try:
             self._build(self._credentials())
             async with asyncio.TaskGroup() as group:
