@@ -63,6 +63,29 @@ async def test_a_step_timeline_may_come_late(bench: Bench) -> None:
     assert (bench.trace(T).state, bench.trace(T).kernel_count) == (TraceState.READY, 1)
 
 
+async def test_files_that_come_late_change_or_go_count_in_the_size(bench: Bench) -> None:
+    await ready(bench)
+    before = bench.trace(T).size_bytes
+    await bench.scan()
+    await bench.put(T, {"corrected_timeline.json": "{}" + " " * 998, "traces/late.bin": b"12345"})
+    await bench.scan()
+    assert bench.trace(T).size_bytes == before + 1005
+    await bench.put(T, {"corrected_timeline.json": "{}"})
+    await bench.scan()
+    assert bench.trace(T).size_bytes == before + 7
+    await bench.delete(T, "corrected_timeline.json")
+    await bench.scan()
+    assert bench.trace(T).size_bytes == before + 5
+
+
+async def test_a_file_that_comes_as_a_trace_becomes_ready_counts_in_its_size(bench: Bench) -> None:
+    await ready(bench)
+    before = bench.trace(T).size_bytes
+    await bench.put(T, {"kernel_mapping.json": "[]"})  # before any look at the settled trace
+    await bench.scan()
+    assert bench.trace(T).size_bytes == before + 2
+
+
 async def test_real_timing_is_read_in_kernel_order(bench: Bench) -> None:
     await bench.put(T, {"real_timing.json": TIMING})
     await ready(bench)

@@ -229,8 +229,10 @@ class Ingest:
                 self._not_before[trace_id] = time.monotonic() + GONE_CHECK_EVERY_S
                 await self._remove(trace_id)
                 continue
-            for fact in await watcher.side_files_seen(top, trace, _now()):
+            size = (await self._tree(watcher)).size_bytes if watcher.top_differs(top) else trace.size_bytes
+            for fact in await watcher.side_files_seen(top, trace, _now(), size_bytes=size):
                 await self._append(fact)
+            watcher.remember_top(top)
         self._turn = (self._turn + count) % max(len(settled), 1)
 
     async def _notice_removed(self, names: set[str]) -> None:

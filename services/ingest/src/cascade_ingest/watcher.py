@@ -1,5 +1,6 @@
 """One trace under watch: what the last scan saw and what follows from it, as facts."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
 
@@ -17,7 +18,7 @@ from cascade_core.traces.state import Trace, TraceState
 
 from cascade_ingest.completeness import Complete, Incomplete, ReportedFailed, assess
 from cascade_ingest.contents import Contents
-from cascade_ingest.tree import Tree
+from cascade_ingest.tree import File, Tree
 
 
 @dataclass(slots=True)
@@ -30,6 +31,7 @@ class Watcher:
     waits_for: str = ""
     _tree: Tree | None = None
     _unchanged_since: float = 0.0
+    _top: Mapping[str, File] | None = None
 
     @classmethod
     def of(cls, bucket: Bucket, prefix: str, trace_id: str) -> "Watcher":
@@ -76,14 +78,30 @@ class Watcher:
                 self.waits_for = reason
         return facts
 
-    async def side_files_seen(self, root_level: Tree, trace: Trace, now: datetime) -> list[TraceFactUnion]:
-        """The facts of a cheap look at a settled trace's top folder: late timing files, changed metadata."""
+    def top_differs(self, root_level: Tree) -> bool:
+        """Whether the files in the top folder are others than those seen last, so that the trace's size is another.
+
+        Not known at the first look after a start, which would cost a whole listing of every trace there is.
+        """
+        return self._top is not None and self._top != root_level.files
+
+    def remember_top(self, tree: Tree) -> None:
+        """Take the top folder's files in `tree` for those seen last."""
+        self._top = {path: file for path, file in tree.files.items() if "/" not in path}
+
+    async def side_files_seen(
+        self, root_level: Tree, trace: Trace, now: datetime, *, size_bytes: int
+    ) -> list[TraceFactUnion]:
+        """The facts of a cheap look at a settled trace's top folder: late timing files, changed metadata.
+
+        size_bytes: of the whole trace.
+        """
         metadata = await self.contents.metadata(root_level) or trace.metadata
         observed = TraceObserved(
             trace_id=self.trace_id,
             occurred_at=now,
             kernel_count=trace.kernel_count,
-            size_bytes=trace.size_bytes,
+            size_bytes=size_bytes,
             metadata=metadata,
             has_step_timeline=root_level.has_step_timeline,
             real_timing=await self.contents.real_timing(root_level, metadata),
@@ -92,6 +110,7 @@ class Watcher:
 
     async def ready(self, tree: Tree, now: datetime) -> TraceReady:
         """The fact that runs can launch, with the kernels of the statistics files."""
+        self.remember_top(tree)
         return TraceReady(
             trace_id=self.trace_id,
             occurred_at=now,
