@@ -1,5 +1,6 @@
 """Whatever a client sends: a 4xx that says what to do or a success, never a 5xx, and the gateway goes on."""
 
+import gzip
 import json
 import socket
 from collections.abc import Iterator
@@ -234,3 +235,21 @@ def test_a_parsed_chunk_can_always_be_stored(body: dict[str, Any]) -> None:
         return
     for line in chunk.lines:
         line.encode()
+
+
+@pytest.mark.parametrize("call", CALLS)
+def test_a_compressed_body_is_told_what_it_is(call: str, target: Target) -> None:
+    body = gzip.compress(b'{"state": "running"}')
+    reply = target.post(call, body, **{"Content-Encoding": "gzip"})
+    assert reply.status_code == 422
+    assert reply.json()["detail"] == "the body is compressed; send it as plain JSON, without Content-Encoding"
+
+
+@pytest.mark.parametrize("number", ["NaN", "Infinity", "-Infinity", "1e999"])
+def test_a_number_that_is_none_is_shown_as_it_was_read(number: str, target: Target) -> None:
+    reply = target.post(
+        "/api/sims/{sim}/heartbeat", b'{"state": "running", "exit_code": %b}' % number.encode()
+    )
+    assert reply.status_code == 422
+    (problem,) = reply.json()["detail"]
+    assert (problem["loc"], problem["input"]) == (["body", "exit_code"], str(float(number)))

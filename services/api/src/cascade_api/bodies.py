@@ -24,6 +24,7 @@ _ESCAPE = re.compile(
     rb"\\(?:u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}|u[dD][89a-fA-F][0-9a-fA-F]{2}|.)",
     re.DOTALL,
 )
+_GZIP = b"\x1f\x8b"
 _LONE_HALF = re.compile(rb"\\u[dD][89a-fA-F][0-9a-fA-F]{2}")
 _REPLACED = rb"\ufffd"
 
@@ -54,7 +55,7 @@ async def model_of(request: Request, model: type[M]) -> M:
 
 
 def parsed(model: type[M], body: bytes) -> M:
-    """`body` as `model`. Raises RequestValidationError.
+    """`body` as `model`. Raises RequestValidationError, Refused (422) for a compressed one.
 
     What other JSON writers let through is mended: bytes that are no UTF-8 and lone surrogates become U+FFFD.
     """
@@ -66,6 +67,10 @@ def parsed(model: type[M], body: bytes) -> M:
             raise RequestValidationError([missing]) from error
         if error.errors(include_url=False)[0]["type"] != "json_invalid":
             raise _located(error) from error
+        if body.startswith(_GZIP):
+            raise Refused(
+                "the body is compressed; send it as plain JSON, without Content-Encoding"
+            ) from error
     try:
         return model.model_validate_json(_mended(body))
     except ValidationError as error:
