@@ -101,6 +101,14 @@ def test_a_data_directory_that_cannot_be_made_is_named_in_one_line(
     assert result.stderr.count("\n") == 1
 
 
+def test_a_folder_that_the_demo_cannot_use_is_named_in_one_line(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    result = CliRunner().invoke(app, ["demo", "--json", "--data-dir", str(tmp_path / "file")])
+    assert result.exit_code == 1
+    assert f"{tmp_path / 'file'} cannot be used (File exists). Next: " in result.stderr
+    assert result.stderr.count("\n") == 1
+
+
 async def test_a_port_is_waited_for_and_named_where_it_stays_taken() -> None:
     taken = await asyncio.start_server(lambda reader, writer: None, "127.0.0.1", 0)
     port = taken.sockets[0].getsockname()[1]

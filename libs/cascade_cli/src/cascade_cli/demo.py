@@ -33,6 +33,7 @@ from cascade_cli.embedded.errors import EmbeddedServerError
 from cascade_cli.embedded.process import free_ports
 from cascade_cli.output import console, duration, fail, print_json, stderr
 from cascade_cli.serve_settings import ServeSettings
+from cascade_cli.supervisor import ServiceFailed
 from cascade_cli.watching import bars_on
 
 RUN_NAME = "demo"
@@ -73,11 +74,14 @@ def run_demo(*, as_json: bool, engine: str, data_dir: Path | None, stay: bool | 
     stays = sys.stdout.isatty() and not as_json if stay is None else stay
     with tempfile.TemporaryDirectory(prefix="cascade-demo-") as scratch:
         directory = (data_dir or Path(scratch)).absolute()
-        directory.mkdir(parents=True, exist_ok=True)
+        try:
+            directory.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            fail(f"{directory} cannot be used ({error.strerror})", "choose another folder with --data-dir")
         log_path = directory / "demo.log"
         try:
             return asyncio.run(_demo(directory, log_path, engine=engine, as_json=as_json, stays=stays))
-        except (EmbeddedServerError, UploadError, ClientError) as error:
+        except (EmbeddedServerError, ServiceFailed, UploadError, ClientError) as error:
             fail(str(error), f"the services' output is in {log_path}" if data_dir else "")
         except TimeoutError as error:
             fail(str(error) or "the demo took too long", "run it with --data-dir and read demo.log there")
