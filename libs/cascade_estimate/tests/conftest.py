@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 from cascade_estimate import GpuSpec
+from cascade_estimate.meetings import Surroundings
 
 _REPO = Path(__file__).parents[3]
 _CONFIGS = _REPO / "configs" / "gpu-simulator"
@@ -50,6 +51,31 @@ def texts() -> Callable[[str], tuple[str, str]]:
 @pytest.fixture
 def spec() -> GpuSpec:
     return GpuSpec.from_config(*config_texts("SM80_A100"))
+
+
+@pytest.fixture
+def alone() -> Callable[..., Surroundings]:
+    """The rest of the machine; by default none of it has work, and L2 holds everything."""
+
+    def surroundings(
+        *,
+        active: int = 1,
+        written_share: float = 0.0,
+        room_lines: float = 1e6,
+        grid: tuple[int, int, int] = (1, 1, 1),
+    ) -> Surroundings:
+        return Surroundings(
+            active=active,
+            grid=grid,
+            access={},
+            warm=(),
+            written_share=written_share,
+            room_lines=room_lines,
+            brought_lines=1e6,
+            l2_lines=1e6,
+        )
+
+    return surroundings
 
 
 @pytest.fixture

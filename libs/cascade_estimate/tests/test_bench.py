@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from cascade_estimate import bench_estimate
 from cascade_estimate.errors import EstimateError
-from cascade_estimate.statistics import quantile, rank_correlation
+from cascade_estimate.statistics import quantile, rank_correlation, tied_order
 
 
 def test_a_part_of_the_measured_kernels_is_within_the_bars(shared_estimate: Path, tmp_path: Path) -> None:
@@ -38,3 +38,12 @@ def test_rank_correlation_and_quantile_follow_their_definitions() -> None:
     assert rank_correlation([1, 2, 3], [3, 2, 1]) == pytest.approx(-1.0)
     assert rank_correlation([1, 1], [1, 2]) is None
     assert quantile([1.0, 2.0, 3.0, 4.0], 0.5) == pytest.approx(2.5)
+
+
+def test_near_ties_of_the_truth_carry_no_order() -> None:
+    truth, found = [10000, 10004, 11000], [70, 60, 80]
+    assert rank_correlation(truth, found) == pytest.approx(0.5)
+    assert rank_correlation(tied_order(truth, found, 0.001), found) == pytest.approx(1.0)
+    assert rank_correlation(tied_order(truth, found, 0.0), found) == pytest.approx(0.5)
+    # A chain of near ties is no tie of its ends.
+    assert tied_order([1000, 1001, 1002], [3, 2, 1], 0.001) == [2.0, 1.0, 3.0]

@@ -53,7 +53,7 @@ def test_a_second_load_of_a_line_hits_l1(estimate: Callable[..., KernelEstimate]
     assert estimate(near).terms["l1_miss_ratio"] == 0.5
 
 
-def test_a_barrier_waits_for_the_slowest_warp(spec: GpuSpec) -> None:
+def test_a_barrier_waits_for_the_slowest_warp(spec: GpuSpec, alone: Callable[..., Surroundings]) -> None:
     decoder = Decoder("kernel-1.traceg")
     add, barrier, leave = (
         decoder.decode(line)
@@ -63,10 +63,10 @@ def test_a_barrier_waits_for_the_slowest_warp(spec: GpuSpec) -> None:
             b"0990 ffffffff 0 EXIT 0 0 0 ",
         )
     )
-    around = Surroundings(active=1, grid=(1, 1, 1), access={}, warm=(), evicted_share=0.0, l2_lines=1e6)
+    around = alone()
 
     def cycles(first: list[Instruction], second: list[Instruction]) -> float:
-        return simulate(spec, Work([[first, second]], [0], 1, 1.0), around, 1 << 16).cycles
+        return simulate(spec, Work([[first, second]], [0], [1], 1, 1.0), around, 1 << 16).cycles
 
     early, late = [barrier, *[add] * 40, leave], [*[add] * 60, barrier, leave]
     assert cycles(early, late) == pytest.approx(60 * 9 + 40 * 9, abs=20)

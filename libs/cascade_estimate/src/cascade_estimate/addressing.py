@@ -37,8 +37,11 @@ class AddressMap:
         bits = found_at[2].replace(".", "")[::-1]
         self.channels = spec.channels
         self._slices = spec.slices_per_channel
-        self._hash = spec.partition_hash
-        self._slice_width = (spec.channels - 1).bit_length() + (spec.slices_per_channel - 1).bit_length()
+        self._slice_width = spec.slice_bits
+        self._hash = spec.hashed
+        # What is hashed lies above channel and slice bits; where the channel is a remainder it is the whole
+        # quotient, slice bits included (gpgpu-sim's addrdec.cc, addrdec_tlx).
+        self._hash_above = 1 if spec.channels & (spec.channels - 1) else spec.slices_per_channel
         # Line-number bits that are the lowest bank bits: below the channel bit as they are, above it after
         # the channel was taken out.
         picks = [bit for bit, letter in enumerate(bits) if letter in "Bb"][
@@ -52,6 +55,18 @@ class AddressMap:
         ]
         self._line_shift = max(self.channel_bit - LINE_SHIFT, 0)
         self._known: dict[int, Location] = {}
+
+    @property
+    def folded(self) -> float:
+        """Load of the busiest slices over the mean.
+
+        The hash numbers a power of two of slices; numbers beyond those that exist come back to the first ones,
+        which then serve twice as much as the others (1.5 times the mean for 48 slices).
+        """
+        if not self._hash:
+            return 1.0
+        slices, numbers = self.channels * self._slices, 1 << self._slice_width
+        return -(-numbers // slices) * slices / numbers
 
     def locate(self, line: int) -> Location:
         """Location of a 128-byte line."""
@@ -72,14 +87,14 @@ class AddressMap:
             # -gpgpu_memory_partition_indexing: pseudo-random interleaving (Rau, ISCA 1991), the remainder of
             # the address by an irreducible polynomial; a number of slices that is no power of two folds what
             # lies beyond.
-            slice_index = _remainder(above // self._slices, slice_index, self._slice_width) % (
+            slice_index = _remainder(above // self._hash_above, slice_index, self._slice_width) % (
                 self.channels * self._slices
             )
             channel = slice_index // self._slices
         return Location(slice_index, channel)
 
 
-_POLYNOMIALS = {4: 0b10011, 5: 0b100101, 6: 0b1000011, 7: 0b10000011, 8: 0b100011101}
+_POLYNOMIALS = {4: 0b10011, 5: 0b100101, 6: 0b1000011}  # gpgpu-sim's hashing.cc, ipoly_hash_function
 
 
 @cache

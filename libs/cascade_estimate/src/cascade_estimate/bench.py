@@ -22,11 +22,14 @@ from cascade_estimate.errors import EstimateError
 from cascade_estimate.estimate import MODEL_VERSION, estimate_kernel, l2_after
 from cascade_estimate.intervals import HIGH_QUANTILE, LOW_QUANTILE
 from cascade_estimate.l2state import WarmL2
-from cascade_estimate.statistics import mean, quantile, rank_correlation
+from cascade_estimate.statistics import mean, quantile, rank_correlation, tied_order
 from cascade_estimate.trace import read_trace
 
 _BIG_TRACE_BYTES = 1_000_000
 _APART = 0.05
+_TIED = (
+    0.001  # relative difference of cycles up to which two configs have no order that an estimate could meet
+)
 _LEAST_CONFIGS = 3  # kernels on fewer configs say little about the order of configs
 
 
@@ -229,10 +232,12 @@ def config_rank_correlation(rows: Iterable[BenchRow]) -> dict[str, float | None]
     more.
 
     `cycles` and `time` are Spearman's coefficient of a kernel's configs by cycles and by cycles over the
-    core clock. `pairs_apart` takes only pairs of configs whose simulated cycles differ by a twentieth or
+    core clock. `cycles_near_ties` is `cycles` where configs whose simulated cycles are within a thousandth carry
+    no order. `pairs_apart` takes only pairs of configs whose simulated cycles differ by a twentieth or
     more: right minus wrong order over all such pairs.
     """
     by_cycles: list[float] = []
+    near_ties: list[float] = []
     by_time: list[float] = []
     right = wrong = 0
     for _, part in _grouped(rows, lambda row: row.kernel):
@@ -243,14 +248,18 @@ def config_rank_correlation(rows: Iterable[BenchRow]) -> dict[str, float | None]
                     right += sign > 0
                     wrong += sign < 0
         if len(part) >= _LEAST_CONFIGS:
-            value = rank_correlation([row.simulated for row in part], [row.estimated for row in part])
+            simulated, estimated = [row.simulated for row in part], [row.estimated for row in part]
+            value = rank_correlation(simulated, estimated)
+            relaxed = rank_correlation(tied_order(simulated, estimated, _TIED), estimated)
             timed = rank_correlation(
                 [row.simulated / row.core_mhz for row in part], [row.estimated / row.core_mhz for row in part]
             )
             by_cycles += [value] if value is not None else []
+            near_ties += [relaxed] if value is not None and relaxed is not None else []
             by_time += [timed] if timed is not None else []
     return {
         "cycles": mean(by_cycles) if by_cycles else None,
+        "cycles_near_ties": mean(near_ties) if near_ties else None,
         "time": mean(by_time) if by_time else None,
         "pairs_apart": (right - wrong) / (right + wrong) if right + wrong else None,
         "kernels": float(len(by_cycles)),

@@ -14,7 +14,8 @@ from cascade_accelsim.configs import parse_options
 from cascade_estimate.errors import ConfigError
 from cascade_estimate.opcodes import Unit
 
-_SECTOR = 32
+SECTOR_BYTES = 32
+HASHED_BITS = (4, 5, 6)  # of slice numbers that -gpgpu_memory_partition_indexing hashes
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,6 +87,7 @@ class GpuSpec:
     channels: int
     slices_per_channel: int
     partition_hash: int
+    crossbar_buffer: int
     l2: Cache
     l2_latency: int
     dram_latency: int
@@ -104,6 +106,17 @@ class GpuSpec:
     def slices(self) -> int:
         """L2 slices (sub-partitions)."""
         return self.channels * self.slices_per_channel
+
+    @property
+    def slice_bits(self) -> int:
+        """Bits that number the slices, channels and slices of a channel each rounded up to a power of two."""
+        return (self.channels - 1).bit_length() + (self.slices_per_channel - 1).bit_length()
+
+    @property
+    def hashed(self) -> bool:
+        """Whether addresses are hashed over the slices. The simulator's hash knows 16, 32 and 64 slices; with
+        other numbers it stops, and consecutive slices are assumed here, as `notes` says."""
+        return self.partition_hash > 0 and self.slice_bits in HASHED_BITS
 
     @classmethod
     def from_config(cls, text: str, trace_config: str = "") -> GpuSpec:
@@ -261,6 +274,14 @@ def _spec(options: _Options) -> GpuSpec:
     atom = bus * burst * per_controller
     banks = options.integer("-gpgpu_num_reg_banks", 16, least=1)
     shmem_default = options.integer("-gpgpu_shmem_size", least=0)
+    channels = options.integer("-gpgpu_n_mem", least=1)
+    per_channel = options.integer("-gpgpu_n_sub_partition_per_mchannel", 1, least=1)
+    partition_hash = options.integer("-gpgpu_memory_partition_indexing", 0)
+    if partition_hash and (channels - 1).bit_length() + (per_channel - 1).bit_length() not in HASHED_BITS:
+        options.notes.append(
+            f"-gpgpu_memory_partition_indexing {partition_hash} is not defined for {channels * per_channel} L2 slices "
+            "(the simulator stops): consecutive slices assumed"
+        )
     return GpuSpec(
         arch=f"sm_{major}{minor}",
         core_mhz=core,
@@ -292,14 +313,15 @@ def _spec(options: _Options) -> GpuSpec:
         l1_bypass_global=options.integer("-gpgpu_gmem_skip_L1D", 0) > 0,
         shared_latency=options.integer("-gpgpu_smem_latency", least=1),
         shared_banks=options.integer("-gpgpu_shmem_num_banks", 32, least=1),
-        channels=options.integer("-gpgpu_n_mem", least=1),
-        slices_per_channel=options.integer("-gpgpu_n_sub_partition_per_mchannel", 1, least=1),
-        partition_hash=options.integer("-gpgpu_memory_partition_indexing", 0),
+        channels=channels,
+        slices_per_channel=per_channel,
+        partition_hash=partition_hash,
+        crossbar_buffer=options.integer("-icnt_in_buffer_limit", 64, least=1),
         l2=_cache(options, "-gpgpu_cache:dl2"),
         l2_latency=options.integer("-gpgpu_l2_rop_latency", least=0),
         dram_latency=options.integer("-dram_latency", least=0),
         dram_atom_bytes=atom,
-        dram_burst_cycles=burst / ratio * max(_SECTOR / atom, 1),
+        dram_burst_cycles=burst / ratio * max(SECTOR_BYTES / atom, 1),
         dram_timing=_timing(options),
         address_mapping=options.text("-gpgpu_mem_addr_mapping"),
         notes=tuple(options.notes),

@@ -16,7 +16,7 @@ from cascade_estimate.sampling import CoreTime, core_time
 from cascade_estimate.sharing import Access, BlockAccesses, analyse, first_accesses, regular
 from cascade_estimate.trace import KernelTrace
 
-MODEL_VERSION = "1"
+MODEL_VERSION = "2"
 """Changes whenever the same trace and config may give other numbers; part of a cache's key."""
 
 _PROGRAM = 600  # instructions in which the first accesses are looked for
@@ -74,14 +74,16 @@ def estimate_kernel(trace: KernelTrace, spec: GpuSpec, warm: WarmL2 | None = Non
     active = min(header.blocks, spec.cores)
     accesses = _witnesses(trace)
     access = analyse(header.grid, accesses, first_accesses(trace.program(_PROGRAM)))
-    _, written = _touched(accesses[0], access, header.blocks)
+    read, written = _touched(accesses[0], access, header.blocks)
     l2_lines = spec.l2.size_bytes * spec.slices / 128
     around = Surroundings(
         active=active,
         grid=header.grid,
         access=access,
         warm=warm.resident(l2_lines) if warm else (),
-        evicted_share=max(1.0 - l2_lines / written, 0.0) if written else 0.0,
+        written_share=written / (read + written) if read + written > l2_lines else 0.0,
+        room_lines=l2_lines / active,
+        brought_lines=(read + written) / active,
         l2_lines=l2_lines / active,
     )
     resident = min(placed.blocks_per_core, -(-header.blocks // spec.cores))

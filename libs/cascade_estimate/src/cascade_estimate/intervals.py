@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from math import exp
 
 # Quantiles 0.1 and 0.9 of log(simulated / estimated) / difficulty over the measured kernels.
-LOW_QUANTILE = -0.86
-HIGH_QUANTILE = 1.79
+LOW_QUANTILE = -0.61
+HIGH_QUANTILE = 1.47
 _BASE = 0.01
 _LOADED = 0.2
 _MEETING = 0.4

@@ -16,7 +16,7 @@ from heapq import heapify, heappop, heapreplace
 from cascade_estimate.config import GpuSpec
 from cascade_estimate.decode import Instruction
 from cascade_estimate.meetings import Surroundings
-from cascade_estimate.memory import Burst, Memory, Traffic
+from cascade_estimate.memory import Burst, Memory, Origin, Traffic
 from cascade_estimate.opcodes import Kind, Unit
 
 # Stages of the simulated pipeline, in core cycles. An ALU instruction without source registers has its
@@ -44,12 +44,15 @@ class Work:
     Attributes:
         blocks: per block its warps' instructions, in the order of placement.
         salts: added to the line numbers of accesses that are not shared, per block: a block that stands for
-        another. resident: blocks on the core at once.
+        another.
+        crews: per block the cores that have such a block, this one included.
+        resident: blocks on the core at once.
         start_gap: cycles between the first placements.
     """
 
     blocks: list[list[list[Instruction]]]
     salts: list[int]
+    crews: list[int]
     resident: int
     start_gap: float
 
@@ -86,7 +89,7 @@ class Outcome:
 @dataclass(slots=True, eq=False)
 class _Block:
     slot: int
-    salt: int
+    origin: Origin
     alive: int
     end: float
     waiting: list[_Warp] = field(default_factory=list)
@@ -178,6 +181,7 @@ class _Core:
         interval, latency = self.spec.interval, self.spec.latency
         schedulers = [(one, one.issue, one.execute, one.units, one.collectors) for one in self.schedulers]
         two = self.spec.collectors_per_scheduler == 2
+        latest = [0.0] * len(Unit)
         # Local names: a global costs as much as the addition that it is used in.
         mem, writeback, replace, whole = _MEM, _WRITEBACK, heapreplace, int
         while heap:
@@ -212,6 +216,10 @@ class _Core:
             allocated = time + 1.0
             if collectors[which] > allocated:
                 allocated = collectors[which]
+            # Oldest first over all schedulers: who waits for a collector holds up younger ones of its unit.
+            if latest[unit] > allocated:
+                allocated = latest[unit]
+            latest[unit] = allocated
             issue[unit] = whole(allocated)
             dispatch = allocated + (reads + 1) * step
             if dispatching[unit] > dispatch:
@@ -276,7 +284,8 @@ class _Core:
     def _place(self, slot: int, when: float) -> None:
         """Put the next block into `slot`; its warps may issue `_START` later."""
         warps = [code for code in self.work.blocks[self.placed] if code]
-        block = _Block(slot, self.work.salts[self.placed], len(warps), when)
+        origin = Origin(self.work.salts[self.placed], self.memory.party(self.work.crews[self.placed]))
+        block = _Block(slot, origin, len(warps), when)
         self.placed += 1
         base = slot * len(warps)
         for position, code in enumerate(warps):
@@ -339,7 +348,7 @@ class _Core:
             if kind == _SHARED_ATOMIC and done > next_ready:
                 next_ready = done  # a warp with an atomic in flight does not issue
         elif kind in _LOADS:
-            done, taken = self.memory.load(line, warp.block.salt, footprint, execute + 1.0, pc)
+            done, taken = self.memory.load(line, warp.block.origin, footprint, execute + 1.0, pc)
             burst = self.memory.joined
             if burst is not None and writes:
                 warp.join(burst, writes)
@@ -348,9 +357,9 @@ class _Core:
                 taken = max(taken, footprint.sectors)
                 warp.copies = max(warp.copies, done)
         elif kind in _STORES:
-            done, taken = self.memory.store(line, warp.block.salt, footprint, execute + 1.0, pc)
+            done, taken = self.memory.store(line, warp.block.origin, footprint, execute + 1.0, pc)
         else:
-            done, taken = self.memory.atomic(line, warp.block.salt, footprint, execute + 1.0, pc)
+            done, taken = self.memory.atomic(line, warp.block.origin, footprint, execute + 1.0, pc)
             if done > next_ready:
                 next_ready = done
         self.lsu_free = execute + taken

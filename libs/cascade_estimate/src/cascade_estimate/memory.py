@@ -10,13 +10,13 @@ under load is the backlog that results.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from math import inf
 
 from cascade_estimate.addressing import AddressMap
 from cascade_estimate.coalesce import Footprint
-from cascade_estimate.config import GpuSpec
-from cascade_estimate.meetings import Meeting, Surroundings
-from cascade_estimate.sharing import Access
+from cascade_estimate.config import SECTOR_BYTES, GpuSpec
+from cascade_estimate.meetings import Meeting, Party, Surroundings
 
 # Stages between the core and a slice, in core cycles: injection queue, crossbar and ejection each way, then
 # response queue, L1 fill and writeback. Together they explain the unloaded latency of dependent loads
@@ -43,8 +43,8 @@ class Traffic:
 
 @dataclass(slots=True, eq=False)
 class Burst:
-    """L1 misses that queue behind each other: the time at which the last of them leaves, which later ones
-    move on.
+    """L1 misses that queue behind each other: the time at which the last of them is answered, which later
+    ones move on.
 
     Each cycle the L1 offers its banks in order a place in the miss queue, so the last bank's misses leave
     when those of the other banks are gone, whoever came first: warps whose loads queue together get their
@@ -54,6 +54,15 @@ class Burst:
     end: float
     sectors: int
     share: float
+
+
+@dataclass(frozen=True, slots=True)
+class Origin:
+    """The block that an access comes from: what is added to its line numbers where others do not share them,
+    and the costs for as many cores as have such a block."""
+
+    salt: int
+    party: Party
 
 
 class Memory:
@@ -74,6 +83,8 @@ class Memory:
         self._l2: dict[int, float] = {}
         self._l2_arrives: dict[int, float] = {}
         self._l2_stamp = 0.0
+        # A miss leaves the L1 for the queue before the crossbar, a sector a cycle, and then the crossbar.
+        self._left = 0.0
         self._port = 0.0
         self._answers = 0.0
         self._pool_l2 = 0.0
@@ -84,37 +95,55 @@ class Memory:
         dram_cycle = spec.core_mhz / spec.dram_mhz
         self._l2_cycle = spec.core_mhz / spec.l2_mhz
         self._burst = spec.dram_burst_cycles * dram_cycle
+        # A line lies in one bank, whose group takes a burst every CCDL cycles; other groups fill the gaps.
+        bursts = max(SECTOR_BYTES // spec.dram_atom_bytes, 1)
+        self._same_group = max(bursts * timing.ccdl * dram_cycle, self._burst)
+        self._group_wait = self._same_group - self._burst
         self._activate = max(timing.rrd, timing.rc / timing.banks) * dram_cycle
         self._dram_access = spec.dram_latency + (timing.rcd + timing.cl) * dram_cycle
         self._request = _REQUEST + spec.l2_latency
         # The L1 holds a lookup per bank and latency stage beside its miss queue; beyond that the load-store
         # unit waits.
         self._slack = spec.l1_latency * spec.l1_banks + spec.l1.miss_queue
-        self._default = Meeting(spec, around, Access(1.0, 1.0, first=False))
-        self._meetings = {pc: Meeting(spec, around, access) for pc, access in around.access.items()}
+        self._parties: dict[int, Party] = {}
         self._bank_cycles: dict[int, int] = {}
+        self._written = around.written_share
         self._warm = around.warm
         self._salt = 0  # of the access under way
         self._warm_owed = [0.0] * len(around.warm)
         self._convoyed = False
         self._queue: Burst | None = None
-        self._first_out = spec.l1.miss_queue * self._default.send_cost
+        self._buffer = spec.crossbar_buffer * self.party(around.active).default.send_cost
         self.joined: Burst | None = None
+        # Until the first answer is back the cores are in step: they have done the same so far.
+        self._first_answer = inf
+        self._in_step = True
 
-    def load(self, line: int, salt: int, footprint: Footprint, start: float, pc: int) -> tuple[float, int]:
+    def party(self, cores: int) -> Party:
+        """Costs of accesses that `cores` cores make at the same time."""
+        found = self._parties.get(cores)
+        if found is None:
+            around = replace(self.around, active=cores)
+            found = self._parties[cores] = Party.of(self.spec, around, self._addresses)
+        return found
+
+    def load(
+        self, line: int, origin: Origin, footprint: Footprint, start: float, pc: int
+    ) -> tuple[float, int]:
         """Time at which all lanes' data is there, and cycles that the load-store unit is taken."""
-        meeting = self._meetings.get(pc, self._default)
+        meeting = origin.party.of_pc.get(pc, origin.party.default)
         cycles = self._cycles_in_l1(footprint)
         looked_up = start + self.spec.l1_latency
         done = looked_up + cycles
         lines = footprint.lines
         dense = len(lines) < 2 or lines[-1][0] - lines[0][0] <= _ROW_LINES * len(lines)
+        self._in_step = start < self._first_answer
         l1, traffic, most = self._l1, self.traffic, self._l1_lines
         arrives = self._l1_arrives
         traffic.l1_sectors += footprint.sectors
-        self._salt = 0 if meeting.shared else salt
+        self._salt = 0 if meeting.shared else origin.salt
         line += self._salt
-        before = self._port
+        before = self._left
         misses = 0
         for offset, mask in lines:
             number = line + offset
@@ -145,35 +174,46 @@ class Memory:
                     done = back
         self.joined = None
         if misses:
+            if done < self._first_answer:
+                self._first_answer = done
             traffic.l1_misses += misses
-            self._join(before, looked_up, misses)
-        over = self._port - self._slack - (start + cycles)
-        if over > 0:
-            cycles += int(over)
-        return done, cycles
+            self._join(before, looked_up, misses, done)
+        return done, cycles + self._held(start + cycles)
 
-    def _join(self, before: float, ready: float, sectors: int) -> None:
-        """Let misses that are `ready` to leave join the burst that keeps the port busy until `before`."""
+    def _held(self, end: float) -> int:
+        """Cycles beyond `end` for which the load-store unit is held up: by an L1 that is full of lookups, or by
+        a full queue before the crossbar."""
+        over = self._left - self._slack
+        if over < self._port - self._buffer:
+            over = self._port - self._buffer
+        return int(over - end) if over > end else 0
+
+    def _join(self, before: float, ready: float, sectors: int, done: float) -> None:
+        """Let misses that are `ready` to leave the L1 join the burst that keeps it busy until `before`; `done` is
+        when they would be answered if they left in order."""
         burst = self._queue
-        if before <= ready + 1.0 + self._first_out:
+        if before <= ready + 1.0 + self.spec.l1.miss_queue:
             burst = None  # the miss queue had room for these
         elif burst is None or burst.sectors + sectors > self._slack:
-            burst = self.joined = Burst(self._port, sectors, 1.0 - 1.0 / self.spec.l1_banks)
+            burst = self.joined = Burst(done, sectors, 1.0 - 1.0 / self.spec.l1_banks)
         else:
-            burst.end = self._port
+            if done > burst.end:
+                burst.end = done
             burst.sectors += sectors
             self.joined = burst
         self._queue = burst
 
-    def store(self, line: int, salt: int, footprint: Footprint, start: float, pc: int) -> tuple[float, int]:
+    def store(
+        self, line: int, origin: Origin, footprint: Footprint, start: float, pc: int
+    ) -> tuple[float, int]:
         """Time at which the last acknowledgement is back, and cycles that the load-store unit is taken."""
-        meeting = self._meetings.get(pc, self._default)
+        meeting = origin.party.of_pc.get(pc, origin.party.default)
         cycles = self._cycles_in_l1(footprint)
         first = start + self.spec.l1_latency + 1.0
         l1, done = self._l1, first
-        self._salt = 0 if meeting.shared else salt
+        self._salt = 0 if meeting.shared else origin.salt
         line += self._salt
-        before = self._port
+        before = self._left
         for offset, mask in footprint.lines:
             number = line + offset
             valid = l1.get(number)
@@ -187,18 +227,18 @@ class Memory:
             back = self._beyond_l1(number, mask.bit_count(), first, meeting, write=True, dense=True)
             if back > done:
                 done = back
-        self._join(before, first - 1.0, footprint.sectors)
-        over = self._port - self._slack - (start + cycles)
-        if over > 0:
-            cycles += int(over)
-        return done, cycles
+        self._join(before, first - 1.0, footprint.sectors, done)
+        return done, cycles + self._held(start + cycles)
 
-    def atomic(self, line: int, salt: int, footprint: Footprint, start: float, pc: int) -> tuple[float, int]:
+    def atomic(
+        self, line: int, origin: Origin, footprint: Footprint, start: float, pc: int
+    ) -> tuple[float, int]:
         """The same for an atomic, which skips the L1 and goes as one request per colliding lane."""
-        meeting = self._meetings.get(pc, self._default)
-        self._salt = 0 if meeting.shared else salt
+        meeting = origin.party.of_pc.get(pc, origin.party.default)
+        self._salt = 0 if meeting.shared else origin.salt
         line += self._salt
         done = start
+        self._in_step = start < self._first_answer
         per_line = footprint.transactions / max(len(footprint.lines), 1)
         self.traffic.atomics += footprint.transactions
         for offset, mask in footprint.lines:
@@ -274,13 +314,18 @@ class Memory:
         if meeting.convoy and not self._convoyed:
             self._convoyed = True  # once: afterwards the cores are out of step
             self._port = max(self._port, when) + meeting.convoy
+        left = self._left
+        if when > left:
+            left = when
+        self._left = left + sectors
         sent = self._port
-        if when > sent:
-            sent = when
+        if left > sent:
+            sent = left
         flits = sectors * meeting.send_cost
         self._port = sent + flits
         traffic.port_busy += flits
         at_slice = sent + self._request
+        stamp = self._l2_stamp
         miss = self._absent(line, meeting, at_slice) and not write
         # L2: this core's part of the pooled slices, and the very slice where many cores meet in one line.
         pool = self._pool_l2
@@ -308,6 +353,8 @@ class Memory:
         # The slice serves those who meet in turn, a sector each, so on average only half a turn is left
         # after this one.
         done = start + busy + turns
+        if self._written and self._l2_stamp > stamp >= self.around.room_lines:
+            done = self._evict(sectors, at_slice, done, meeting)
         if miss:
             traffic.l2_misses += sectors
             done = self._dram(line, sectors, done, where.channel, meeting, dense=dense)
@@ -315,12 +362,6 @@ class Memory:
             arrives = self._l2_arrives.get(line)
             if arrives is not None and arrives > done:
                 done = arrives
-        elif self.around.evicted_share > 0:
-            share = sectors * self._burst * self.around.evicted_share * meeting.channel_share
-            self._pool_dram = max(self._pool_dram, done) + share
-            traffic.dram_busy += share
-            # A slice that must write back before it allocates passes DRAM's pace on.
-            done = max(done, self._pool_dram - _WRITE_BUFFER)
         answer = done + _RESPONSE
         answers = self._answers
         if answers < at_slice:
@@ -328,6 +369,14 @@ class Memory:
         answers += sectors * meeting.answer_cost
         self._answers = answers
         return answers if answers > answer else answer
+
+    def _evict(self, sectors: int, when: float, done: float, meeting: Meeting) -> float:
+        """When an access is done that brings a line into a full L2: another one leaves and goes to DRAM if it
+        was written. A slice that must write back before it allocates passes DRAM's pace on."""
+        share = sectors * self._burst * self._written * meeting.channel_share / meeting.meeting
+        self._pool_dram = max(self._pool_dram, when) + share
+        self.traffic.dram_busy += share
+        return max(done, self._pool_dram - _WRITE_BUFFER)
 
     def _dram(
         self, line: int, sectors: int, when: float, channel: int, meeting: Meeting, *, dense: bool
@@ -338,7 +387,7 @@ class Memory:
             service = opened
         share = service * meeting.channel_share / meeting.meeting
         self.traffic.dram_busy += share
-        orbit = meeting.orbit(channel)
+        orbit = meeting.orbit(channel) if self._in_step else None
         if orbit is not None:
             # The other cores' accesses at this place go to these few channels: each takes its part.
             channels, each = self._channels, service * orbit.cores / meeting.meeting
@@ -354,10 +403,10 @@ class Memory:
         self._pool_dram = pool + share
         begin = self._channels[channel]
         if begin < pool:
-            # Requests fall on channels by chance: of a backlog of n requests each, the longest of the few
-            # queues in which a warp waits holds about the square root of n more.
-            begin = pool + ((pool - when) * service) ** 0.5
+            # Requests fall on channels and their bank groups by chance: of a backlog of n requests each, the
+            # longest of the few queues in which a warp waits holds about the square root of n more.
+            begin = pool + ((pool - when) * max(service, sectors * self._same_group)) ** 0.5
         self._channels[channel] = begin + service
-        done = begin + service + self._dram_access
+        done = begin + service + self._dram_access + (sectors - 1) * self._group_wait
         self._l2_arrives[line] = done
         return done

@@ -45,11 +45,19 @@ class CoreTime:
 
 @dataclass(frozen=True, slots=True)
 class _Share:
-    """One block of the core's share: the sampled block that stands for it, its instructions, and its salt."""
+    """One block of the core's share.
+
+    Attributes:
+        sampled: the sampled block that stands for it.
+        instructions: its instructions.
+        salt: as `Work.salts`.
+        crew: cores that have as many blocks, or more.
+    """
 
     sampled: int
     instructions: int
     salt: int
+    crew: int
 
 
 def core_time(
@@ -60,6 +68,7 @@ def core_time(
     limit = min(max(trace.instructions // _TRACE_PART, _LEAST_INSTRUCTIONS), _MOST_INSTRUCTIONS)
     if run.total <= (max(_FULL_INSTRUCTIONS, limit) if trace.loop else _MOST_INSTRUCTIONS):
         return run.whole()
+    run = replace(run, around=around.steady())
     result = run.part(limit)
     # A share that is only a few times longer is not worth a second look: what was executed is the greater
     # part of it.
@@ -103,7 +112,8 @@ def _shares(trace: KernelTrace, spec: GpuSpec) -> list[_Share]:
         best = min(candidates, key=fit)
         if best not in chosen:
             chosen.append(best)
-        shares.append(_Share(best, counts[index], 0 if best == index else number * _FOREIGN_LINES))
+        salt = 0 if best == index else number * _FOREIGN_LINES
+        shares.append(_Share(best, counts[index], salt, min(blocks - number * cores, cores)))
     return shares
 
 
@@ -200,7 +210,13 @@ class _Run:
         return outcome.cycles + pace * (wanted / max(outcome.issued, 1) - 1.0), outcome
 
     def _simulate(self, shares: tuple[_Share, ...], blocks: list[list[list[Instruction]]]) -> Outcome:
-        work = Work(blocks, [share.salt for share in shares], self.resident, self.spec.cores_per_cluster)
+        work = Work(
+            blocks,
+            [share.salt for share in shares],
+            [share.crew for share in shares],
+            self.resident,
+            self.spec.cores_per_cluster,
+        )
         return simulate(self.spec, work, self.around, self.l1_bytes)
 
 

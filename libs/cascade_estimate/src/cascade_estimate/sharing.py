@@ -15,6 +15,8 @@ from typing import TypeAlias
 from cascade_estimate.decode import Instruction
 from cascade_estimate.opcodes import Kind
 
+_BURST_LINES = 8  # that show how an access spreads over slices
+
 Place: TypeAlias = tuple[int, int, int]
 """Warp, program counter, and how often the warp was there before."""
 
@@ -31,12 +33,14 @@ class Access:
         meeting: blocks that touch it at the same place of their program.
         first: whether it is among the program's first accesses, when all cores are still in step.
         step: lines by which it moves from block to block along each dimension, None when not constant.
+        burst: lines that block 0's warps touch when they come there first, each with a mask of its sectors.
     """
 
     sharers: float
     meeting: float
     first: bool
     step: Step | None = None
+    burst: tuple[tuple[int, int], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,11 +48,13 @@ class BlockAccesses:
     """The lines that a block touches: per (warp, program counter, occurrence), and all together per program
     counter.
 
-    `kinds` holds each program counter's kind of instruction, `everything` all lines, and `scale`
+    `bursts` holds each program counter's first lines with their sectors, `kinds` its kind of instruction,
+    `everything` all lines, and `scale`
     is the number of the block's accesses over those looked at.
     """
 
     by_place: dict[tuple[int, int, int], tuple[int, ...]]
+    bursts: dict[int, list[tuple[int, int]]]
     by_pc: dict[int, set[int]]
     kinds: dict[int, int]
     everything: set[int]
@@ -60,6 +66,7 @@ def block_accesses(warps: Iterable[tuple[int, list[Instruction]]], scale: float 
     without an address do not matter."""
     by_place: dict[tuple[int, int, int], tuple[int, ...]] = {}
     by_pc: dict[int, set[int]] = {}
+    bursts: dict[int, list[tuple[int, int]]] = {}
     kinds: dict[int, int] = {}
     for warp, instructions in warps:
         seen: dict[int, int] = {}
@@ -72,13 +79,17 @@ def block_accesses(warps: Iterable[tuple[int, list[Instruction]]], scale: float 
             seen[pc] = occurrence + 1
             lines = tuple([line + offset for offset, _ in instruction.footprint.lines])
             by_place[warp, pc, occurrence] = lines
+            if occurrence == 0:
+                burst = bursts.setdefault(pc, [])
+                if len(burst) < _BURST_LINES:
+                    burst += [(line + offset, mask) for offset, mask in instruction.footprint.lines]
             known = by_pc.get(pc)
             if known is None:
                 by_pc[pc] = set(lines)
                 kinds[pc] = instruction.kind
             else:
                 known.update(lines)
-    return BlockAccesses(by_place, by_pc, kinds, set().union(*by_pc.values()), scale)
+    return BlockAccesses(by_place, bursts, by_pc, kinds, set().union(*by_pc.values()), scale)
 
 
 def regular(grid: tuple[int, int, int], blocks: dict[int, BlockAccesses]) -> bool:
@@ -119,7 +130,10 @@ def analyse(
         found[pc] = sharers, meeting
         distinct = set(moves)
         step_of[pc] = distinct.pop() if len(distinct) == 1 else None
-    return {pc: Access(*found[pc], pc in first, step_of[pc]) for pc in own.by_pc}
+    return {
+        pc: Access(*found[pc], pc in first, step_of[pc], tuple(own.bursts[pc][:_BURST_LINES]))
+        for pc in own.by_pc
+    }
 
 
 def _reach(

@@ -36,6 +36,29 @@ def ranks(values: Sequence[float]) -> list[float]:
     return result
 
 
+def tied_order(truth: Sequence[float], found: Sequence[float], tolerance: float) -> list[float]:
+    """`truth` as an order in which near ties carry none: values within `tolerance` (relative) of the smallest of
+    their group are ordered as `found` orders them.
+
+    Spearman's coefficient of the result and `found` then holds no order against `found` that the truth does
+    not have.
+    """
+    groups: list[list[int]] = []
+    for index in sorted(range(len(truth)), key=lambda place: truth[place]):
+        least = truth[groups[-1][0]] if groups else 0.0
+        if groups and truth[index] - least <= tolerance * least:
+            groups[-1].append(index)
+        else:
+            groups.append([index])
+    result = [0.0] * len(truth)
+    start = 0
+    for group in groups:
+        for index, rank in zip(group, ranks([found[place] for place in group]), strict=True):
+            result[index] = start + rank
+        start += len(group)
+    return result
+
+
 def rank_correlation(left: Sequence[float], right: Sequence[float]) -> float | None:
     """Spearman's coefficient; None for fewer than two values or where one side does not vary."""
     if len(left) < 2:
