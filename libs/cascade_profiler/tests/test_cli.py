@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -115,18 +116,26 @@ def test_uploading_something_else_is_refused(around: Surroundings, tmp_path: Pat
     assert "has no run.json" in result.stderr
 
 
-def test_the_driver_says_in_one_line_that_vllm_is_missing(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("engine", "words"),
+    [
+        ("no_such_module:open_engine", "cannot load the engine 'no_such_module:open_engine'"),
+        ("needy_engine:open_engine", "the engine 'needy_engine:open_engine' needs no_such_vllm"),
+    ],
+)
+def test_the_driver_says_in_one_line_that_vllm_is_missing(tmp_path: Path, engine: str, words: str) -> None:
     (tmp_path / "workload.json").write_text('{"model": "m", "prompts": ["p"]}', encoding="utf-8")
+    (tmp_path / "needy_engine.py").write_text("def open_engine(workload):\n    import no_such_vllm\n")
     arguments = ["--mode=baseline", f"--workload={tmp_path / 'workload.json'}", f"--out={tmp_path / 'out'}"]
 
     ended = subprocess.run(
-        [sys.executable, "-m", "cascade_profiler.driver", *arguments, "--engine=no_such_module:open_engine"],
+        [sys.executable, "-m", "cascade_profiler.driver", *arguments, f"--engine={engine}"],
         capture_output=True,
         text=True,
         check=False,
+        env={**os.environ, "PYTHONPATH": str(tmp_path)},
     )
 
     assert ended.returncode == 1
-    assert ended.stderr.startswith(
-        "cascade-profiler driver: cannot load the engine 'no_such_module:open_engine'"
-    )
+    assert ended.stderr.startswith(f"cascade-profiler driver: {words}")
+    assert ended.stderr.count("\n") == 1

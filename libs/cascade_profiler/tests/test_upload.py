@@ -23,6 +23,7 @@ from cascade_profiler.pipeline import Surroundings, profile
 from cascade_profiler.remote import run_stream
 from cascade_profiler.stream import stream
 from cascade_profiler.testing.fake_engine import CONTEXT
+from cascade_profiler.testing.fake_tools import FAKE_ENGINE, FakeTools
 from cascade_profiler.workload import Workload
 from typer.testing import CliRunner
 
@@ -227,6 +228,29 @@ def test_a_stream_ends_with_everything_in_the_bucket(
     assert (metadata["gpu"], metadata["trace_gpu_arch"]) == ("NVIDIA H100 80GB HBM3", "sm_90")
     assert "files" not in metadata
     assert not list(around.scratch_dir.iterdir())
+
+
+def test_the_stream_command_sends_what_an_app_takes_up(
+    around: Surroundings, fake: FakeTools, bucket: S3Access, owner: Surroundings
+) -> None:
+    arguments = [
+        *["stream", "--model", "facebook/opt-125m", "--prompt", "Hello, my name is", "--layers", LAYER],
+        *[
+            "--s3-endpoint",
+            bucket.endpoint,
+            "--s3-bucket",
+            bucket.bucket,
+        ],
+        *["--run-name", "typed", "--scratch", str(around.scratch_dir)],
+        *["--accelsim-dir", str(fake.accelsim), "--engine", FAKE_ENGINE],
+    ]
+
+    result = CliRunner().invoke(app, arguments, env=dict(owner.environ))
+
+    assert result.exit_code == 0, result.output
+    assert json.loads(result.stdout)["kernels"] == 12
+    there = keys(bucket, "accelsim-traces/typed")
+    assert {"metadata.json", f"traces/kernelslist_{CONTEXT}", f"traces/stats_{CONTEXT}"} < set(there)
 
 
 def test_a_stream_that_fails_leaves_logs_and_a_failed_status(owner: Surroundings, bucket: S3Access) -> None:

@@ -181,7 +181,10 @@ def _span(mark: StepMark, before: dict[str, int], after: dict[str, int]) -> dict
 
 
 def load_engine(name: str, workload: Workload) -> Engine:
-    """Import `module:function` and let it load the model. Raises CaptureError if there is no such function."""
+    """Import `module:function` and let it load the model.
+
+    Raises CaptureError if there is no such function, or if what it imports is not installed.
+    """
     module_name, _, function_name = name.partition(":")
     try:
         factory = getattr(importlib.import_module(module_name), function_name or "open_engine")
@@ -189,7 +192,13 @@ def load_engine(name: str, workload: Workload) -> Engine:
         raise CaptureError(
             f"cannot load the engine {name!r}: {error}; is it installed in this image?"
         ) from error
-    return cast(EngineFactory, factory)(workload)
+    try:
+        return cast(EngineFactory, factory)(workload)
+    except ModuleNotFoundError as error:
+        # An engine imports vLLM and torch when it opens: on a machine without them, say so instead of a traceback.
+        raise CaptureError(
+            f"the engine {name!r} needs {error.name}, which is not installed here; run this where vLLM and the GPU are"
+        ) from error
 
 
 def main(argv: Sequence[str] | None = None) -> int:

@@ -139,7 +139,7 @@ class ProfileOptions:
 
 
 def check(workload: Workload, options: ProfileOptions) -> None:
-    """Refuse combinations that could not work, each with what to do instead. Raises OptionsError."""
+    """Refuse combinations that a profile could not work with, each with what to do instead. Raises OptionsError."""
     if options.keep_nsys_rep and options.s3 is not None:
         raise OptionsError(
             "keep_nsys_rep=True is refused together with s3: Nsight's capture holds the environment of the process, "
@@ -150,6 +150,14 @@ def check(workload: Workload, options: ProfileOptions) -> None:
             "a run without traced steps is no trace that an app could simulate; give trace_steps, or s3 layout 'run' "
             "to keep its timing"
         )
+    check_capture(workload, options)
+
+
+def check_capture(workload: Workload, options: ProfileOptions) -> None:
+    """Refuse what neither a profile nor a stream, which traces layers and no steps, could work with.
+
+    Raises OptionsError.
+    """
     if options.spinlock_handling not in SPINLOCK_MODES:
         raise OptionsError(
             f"spinlock_handling is {options.spinlock_handling!r}; use {', '.join(sorted(SPINLOCK_MODES))}"

@@ -12,8 +12,13 @@ from pathlib import Path
 from cascade_profiler.commands import Tools
 from cascade_profiler.container import ACCELSIM_DIR, RUNS_DIR, SCRATCH_DIR
 from cascade_profiler.objects import open_run
-from cascade_profiler.options import ProfileOptions, S3Destination, SpinlockHandling, trace_steps_from
-from cascade_profiler.options import check as check_options
+from cascade_profiler.options import (
+    ProfileOptions,
+    S3Destination,
+    SpinlockHandling,
+    check_capture,
+    trace_steps_from,
+)
 from cascade_profiler.pipeline import Surroundings, profile
 from cascade_profiler.stream import list_layers, stream
 from cascade_profiler.workload import Workload
@@ -80,7 +85,7 @@ def run_stream(
         trace_steps=(), spinlock_handling=spinlock_handling, run_name=run_name, s3=destination
     )
     parsed = Workload.from_dict(workload)
-    check_options(parsed, options)
+    check_capture(parsed, options)
     environ = around.environ
     result = stream(
         parsed, layers, options, around, lambda run_name: open_run(destination, run_name, environ)
