@@ -116,6 +116,29 @@ def test_a_wrong_method_is_named_with_the_right_ones(
     assert set(reply.headers["allow"].split(", ")) == allowed
 
 
+@pytest.mark.parametrize("method", ["GET", "HEAD", "PUT", "DELETE", "OPTIONS", "TRACE"])
+@pytest.mark.parametrize("path", ["/v1/completions", "/v1/chat/completions"])
+def test_a_wrong_method_of_openais_routes_is_told_in_openais_shape(
+    method: str, path: str, client: Client
+) -> None:
+    reply = client.request(method, path)
+    assert (reply.status_code, reply.headers["allow"]) == (405, "POST")
+    if method != "HEAD":
+        assert reply.json()["error"]["message"] == f"{path} takes POST, not {method}"
+
+
+@pytest.mark.parametrize("method", ["GET", "HEAD", "POST", "OPTIONS"])
+@pytest.mark.parametrize("path", ["/v1", "/v1/", "/v1/nope", "/v1/models/a/b"])
+def test_nothing_under_v1_is_the_dashboard(method: str, path: str, client: Client, stranger: Client) -> None:
+    assert client.request(method, path).status_code in (404, 405)
+    assert stranger.request(method, path).status_code == 401
+    for caller in (client, stranger):
+        reply = caller.request(method, path)
+        assert reply.headers["content-type"] == "application/json"
+        if method != "HEAD":
+            assert set(reply.json()) == {"error"}
+
+
 def test_health_needs_no_token_and_says_where_uploads_go(stranger: Client) -> None:
     assert stranger.body("/api/health") == {
         "ok": True,

@@ -8,8 +8,10 @@ from stat import S_ISREG
 from fastapi import FastAPI, Request, Response
 from fastapi.responses import FileResponse, HTMLResponse
 from starlette.exceptions import HTTPException
-from starlette.routing import BaseRoute, Match, Route, request_response
+from starlette.routing import BaseRoute, Route, request_response
 from starlette.types import Receive, Scope, Send
+
+from cascade_api.routing import methods_taken
 
 BUNDLED = Path(__file__).parent / "static"
 _ASSETS = "assets/"
@@ -54,13 +56,8 @@ def install(app: FastAPI, api_routes: Sequence[BaseRoute], directory: Path | Non
 
     async def unknown_route(request: Request) -> Response:
         # spec: api, routes. A path that no route serves is not found; a known one says which methods it takes.
-        methods: set[str] = set()
-        for route in api_routes:
-            match, _ = route.matches(request.scope)
-            if match is Match.PARTIAL and isinstance(route, Route):
-                methods |= (route.methods or set()) - {"HEAD"}
-        if methods:
-            raise HTTPException(405, "Method Not Allowed", headers={"Allow": ", ".join(sorted(methods))})
+        if methods := methods_taken(request.scope, api_routes):
+            raise HTTPException(405, "Method Not Allowed", headers={"Allow": ", ".join(methods)})
         raise HTTPException(404, "Not Found")
 
     async def page(request: Request) -> Response:

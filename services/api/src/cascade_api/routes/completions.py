@@ -17,6 +17,7 @@ from cascade_api.openai import predicting, replies
 from cascade_api.openai.bodies import ChatBody, CompletionBody
 from cascade_api.openai.errors import OpenAIRoute
 from cascade_api.read_models import queries
+from cascade_api.routing import methods_taken
 from cascade_api.scenarios import base_run
 from cascade_api.wire.traces import TraceSummary
 
@@ -119,11 +120,17 @@ async def _models(gateway: Gateway) -> list[dict[str, Any]]:
     return list(models.values())
 
 
-@router.api_route(
-    "/v1/{path:path}", methods=["GET", "POST", "PUT", "PATCH", "DELETE"], include_in_schema=False
-)
-async def unknown_route(path: str) -> Response:
-    """Everything else of OpenAI's API."""
-    raise HTTPException(
-        404, f"/v1/{path} is not served here; there are completions, chat/completions and models"
-    )
+_SERVED = tuple(router.routes)
+_ANY = ["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "TRACE"]
+"""HEAD and OPTIONS too: the dashboard, which serves every other path, would answer them with its page."""
+
+
+@router.api_route("/v1", methods=_ANY, include_in_schema=False)
+@router.api_route("/v1/{path:path}", methods=_ANY, include_in_schema=False)
+async def unknown_route(request: Request) -> Response:
+    """Everything else of OpenAI's API, and known paths by another method."""
+    path = request.url.path
+    if methods := methods_taken(request.scope, _SERVED):
+        allowed = ", ".join(methods)
+        raise HTTPException(405, f"{path} takes {allowed}, not {request.method}", headers={"Allow": allowed})
+    raise HTTPException(404, f"{path} is not served here; there are completions, chat/completions and models")
