@@ -62,6 +62,13 @@ def test_a_sim_may_end_without_a_running_heartbeat(client: Client, parser: None)
     assert (sim["started_at"], sim["exit_code"]) == (None, 2)
 
 
+@pytest.mark.parametrize("exit_code", [-9, 0, 255, 3221225477, 2**53 - 1])
+def test_any_exit_code_that_a_platform_has_is_kept(exit_code: int, client: Client, parser: None) -> None:
+    run_id, sim_id = client.new_sim()
+    assert client.beat(sim_id, "failed", exit_code=exit_code)["state"] == "failed"
+    assert client.sim(run_id, sim_id)["exit_code"] == exit_code
+
+
 def test_a_heartbeat_brings_a_lost_sim_back(client: Client) -> None:
     run_id, sim_id = client.new_sim()
     client.beat(sim_id)
@@ -123,7 +130,7 @@ def test_a_start_of_another_launch_is_fenced_from_its_first_word(client: Client)
         ({"state": None}, "literal_error", ["body", "state"]),
         ({"state": "failed", "exit_code": "one"}, "int_parsing", ["body", "exit_code"]),
         ({"state": "failed", "exit_code": 1.5}, "int_from_float", ["body", "exit_code"]),
-        ({"state": "failed", "exit_code": 2**40}, "less_than", ["body", "exit_code"]),
+        ({"state": "failed", "exit_code": 2**53}, "less_than", ["body", "exit_code"]),
         ({"state": "failed", "error": 5}, "string_type", ["body", "error"]),
         ([], "model_type", ["body"]),
     ],

@@ -7,7 +7,8 @@ from pydantic import Field, JsonValue
 from cascade_client.wire.base import Body
 from cascade_client.wire.runs import SimState
 
-_LARGEST_EXIT_CODE = 2**31
+_LARGEST_EXIT_CODE = 2**53
+"""Windows has codes of 32 bits without a sign; past this, JSON readers lose digits."""
 
 
 class Heartbeat(Body):

@@ -6,7 +6,8 @@ from cascade_core.sims.facts import Engine
 from cascade_core.sims.transitions import SimState
 from pydantic import BaseModel, ConfigDict, FailFast, Field, JsonValue, field_validator
 
-_LARGEST_EXIT_CODE = 2**31
+_LARGEST_EXIT_CODE = 2**53
+"""Windows has codes of 32 bits without a sign; past this, JSON readers lose digits."""
 
 
 class Heartbeat(BaseModel):
