@@ -78,6 +78,8 @@ def test_lists_are_tables_or_json(cascade: Run, replay_app: DemoApp) -> None:
     }
     assert replay_app.run_id in cascade("runs").stdout
     assert printed(cascade("runs", "--trace", "nothing", "--json")) == []
+    assert "no runs of trace nothing" in cascade("runs", "--trace", "nothing").stdout
+    assert "no config of sm_99" in cascade("configs", "--arch", "sm_99").stdout
     sims = printed(cascade("sims", replay_app.run_id, "--json"))
     assert [sim["engine"] for sim in sims] == ["replay"] * 4
     assert "6 of 8" in cascade("sims", replay_app.run_id).stdout
@@ -89,7 +91,10 @@ def test_results_are_compared_and_saved(cascade: Run, replay_app: DemoApp, tmp_p
         "--files", str(tmp_path / "files"),
     )  # fmt: skip
     assert result.exit_code == 0, result.output
+    assert result.stdout.index("stand-in simulator") < result.stdout.index("Replayed time")
     assert "triad_kernel" in result.stdout
+    said = printed(cascade("results", replay_app.run_id, "--json"))["statements"]
+    assert said[0]["kind"] == "stand-in"
     assert json.loads((tmp_path / "all.json").read_text())["run"]["id"] == replay_app.run_id
     assert json.loads((tmp_path / "p.json").read_text())["traceEvents"]
     logs = sorted((tmp_path / "files").glob("*/sim.log"))

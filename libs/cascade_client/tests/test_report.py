@@ -300,6 +300,17 @@ def test_another_gpus_measurement_gives_a_difference_and_no_error() -> None:
     # B is 90 % away at index 0, but only A was measured.
     assert [kernel.kernel_index for kernel in report.worst_kernels] == [1, 0]
     assert report.worst_kernels[0].error_percent == {"A": 50.0, "B": 0.0}
+    assert "## Kernels with the largest error" in markdown(report)
+
+
+def test_where_only_other_gpus_were_measured_no_error_is_spoken_of() -> None:
+    # spec: sample-analysis, H200 predictions are counterfactual: there is no real baseline.
+    comparison = compared([(100.0, {"B": 150.0})], real=True)
+    run = a_run(sim("B"), of=trace(real_gpu_config="A"))
+    text = markdown(build_report(run, kernels=[], comparison=comparison))
+    assert "## Kernels that differ most from the GPU that was measured, which is another one" in text
+    assert "largest error" not in text
+    assert "MAPE" not in text
 
 
 def test_without_real_timing_the_worst_kernels_are_the_longest() -> None:

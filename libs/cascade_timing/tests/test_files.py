@@ -59,6 +59,7 @@ def test_simulate_then_compare_on_files(timeline: Path, durations: Path, tmp_pat
     assert comparison.summary.split("\n") == [
         "step wall: 1 steps, mean absolute error 0.200 µs (20.000 %)",
         "GPU busy: 1 steps, mean absolute error 0.200 µs (50.000 %)",
+        "The timeline says of itself: Reconstructed from published statistics.",
     ]
     assert json.loads(compared.read_text()) == comparison.document
     assert {path.name for path in tmp_path.iterdir()} == {

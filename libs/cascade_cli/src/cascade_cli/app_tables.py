@@ -4,6 +4,7 @@ from collections.abc import Iterable, Sequence
 from datetime import datetime
 
 from cascade_accelsim.demangle import readable_name
+from cascade_client.provenance import Statement, TimeWord
 from cascade_client.report import Report
 from cascade_client.report_text import (
     MISSING,
@@ -11,6 +12,7 @@ from cascade_client.report_text import (
     duration,
     failed_lines,
     headline,
+    kind_of_time,
     no_real_timing,
     number,
     ranking,
@@ -23,9 +25,12 @@ from cascade_client.report_text import (
 from cascade_client.wire.results import Comparison
 from cascade_client.wire.runs import RunDetail, RunSummary, SimSummary
 from cascade_client.wire.traces import GpuConfig, TraceDetail, TraceSummary
-from rich.console import Console
+from rich.console import Console, ConsoleOptions, RenderResult
+from rich.measure import Measurement
 from rich.table import Table
 from rich.text import Text
+
+from cascade_cli.output import PIPED_WIDTH
 
 STATE_STYLES = {
     "ready": "green", "succeeded": "green", "failed": "red", "lost": "yellow", "partial": "yellow",
@@ -33,11 +38,13 @@ STATE_STYLES = {
     "uploading": "cyan",
 }  # fmt: skip
 MOST_LISTED_KERNELS = 40
+WIDEST_WHOLE_ID = 40
+"""A trace may be named by hundreds of characters; this many stay in one line of a narrow screen."""
 
 
 def traces_table(traces: Iterable[TraceSummary]) -> Table:
     """Traces, one a row."""
-    table = _table("trace", "state", "model", "arch", ">kernels", ">size", "timing", "arrived")
+    table = _table("trace", "state", "model", "arch", ">kernels", ">size", "timing", "arrived", "origin")
     for trace in traces:
         timing = [
             name
@@ -47,6 +54,7 @@ def traces_table(traces: Iterable[TraceSummary]) -> Table:
         _row(
             table, trace.id, _state(trace.state), trace.model or MISSING, trace.trace_gpu_arch,
             number(trace.kernel_count), size(trace.bytes), ", ".join(timing) or MISSING, when(trace.created_at),
+            "sample" if trace.sample else MISSING,
         )  # fmt: skip
     return table
 
@@ -78,14 +86,15 @@ def configs_table(configs: Iterable[GpuConfig]) -> Table:
 
 def runs_table(runs: Iterable[RunSummary]) -> Table:
     """Runs, one a row."""
-    table = _table("run", "state", "trace", "configs", "sims", "created")
+    table = _table("run", "state", "trace", "configs", "sims", "created", "origin")
     for run in runs:
         configs = ", ".join(
             f"{entry.gpu_config} × {entry.count}" if entry.count > 1 else entry.gpu_config
             for entry in run.entries
         )
         counts = ", ".join(f"{count} {state}" for state, count in run.sim_counts.items())
-        _row(table, run.id, _state(run.state), run.trace_id, configs, counts, when(run.created_at))
+        origin = "sample" if run.sample else "replay of a sample" if run.replay else MISSING
+        _row(table, run.id, _state(run.state), run.trace_id, configs, counts, when(run.created_at), origin)
     return table
 
 
@@ -112,13 +121,17 @@ def sims_table(run: RunDetail) -> Table:
     return table
 
 
-def comparison_table(comparison: Comparison) -> Table:
-    """Kernel by kernel, real time against the sims'."""
+def comparison_table(comparison: Comparison, word: TimeWord) -> Table:
+    """Kernel by kernel, real time against the sims'.
+
+    word: what the sims' times are.
+    """
     table = _table(
         ">#",
         "kernel",
         *([">real"] if comparison.has_real_timing else []),
         *(f">{c}" for c in comparison.configs),
+        title=kind_of_time(word).capitalize(),
     )
     for row in comparison.rows:
         real = [duration(row.real_ns)] if comparison.has_real_timing else []
@@ -127,11 +140,16 @@ def comparison_table(comparison: Comparison) -> Table:
     return table
 
 
+def show_statements(statements: Iterable[Statement], console: Console) -> None:
+    """What must be known before any number is read."""
+    for statement in statements:
+        console.print(Text(f"! {statement.text}", style="yellow"))
+
+
 def show_report(report: Report, console: Console) -> None:
     """The whole report, in the order of its importance."""
     console.print(Text(headline(report), style="bold"))
-    for statement in report.statements:
-        console.print(Text(f"! {statement.text}", style="yellow"))
+    show_statements(report.statements, console)
     first, *others = time_headings(report)
     table = _table(first, *(f">{heading}" for heading in others), title=time_title(report))
     for config in report.configs:
@@ -181,9 +199,25 @@ def _state(state: str) -> Text:
     return Text(state, style=STATE_STYLES.get(state, ""))
 
 
+class _Fitted(Table):
+    """A table that gives up its lines where it is wider than the screen, and breaks what people copy last.
+
+    The first column holds an id.
+    """
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        wide = options.update(width=PIPED_WIDTH)
+        if self.__rich_measure__(console, wide).maximum > options.max_width:
+            self.box, self.pad_edge, self.collapse_padding = None, False, True
+            first = self.columns[0]
+            longest = max(Measurement.get(console, wide, cell).maximum for cell in first.cells)
+            first.min_width = min(longest, WIDEST_WHOLE_ID)
+        yield from super().__rich_console__(console, options)
+
+
 def _table(*headings: str, title: str | None = None) -> Table:
     """A table; headings that begin with `>` are of numbers."""
-    table = Table(title=title, title_justify="left")
+    table = _Fitted(title=title, title_justify="left")
     for heading in headings:
         is_number = heading.startswith(">")
         table.add_column(

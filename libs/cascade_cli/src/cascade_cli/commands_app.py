@@ -62,8 +62,10 @@ def configs(
         found = [config for config in client.gpu_configs() if arch in (None, config.arch)]
     if as_json:
         print_json([config.model_dump(mode="json") for config in found])
-    else:
+    elif found:
         console.print(app_tables.configs_table(found))
+    else:
+        typer.echo(f"There is no config{f' of {arch}' if arch else ''}. Next: cascade configs")
 
 
 def runs(
@@ -82,7 +84,8 @@ def runs(
     elif found:
         console.print(app_tables.runs_table(found))
     else:
-        typer.echo("There are no runs yet. Next: cascade launch TRACE CONFIG")
+        of_it = f" of trace {trace}" if trace else ""
+        typer.echo(f"There are no runs{of_it} yet. Next: cascade launch {trace or 'TRACE'} CONFIG")
 
 
 def sims(run_id: RunId = None, as_json: AsJson = False) -> None:
@@ -111,6 +114,8 @@ def results(
     as_json: AsJson = False,
 ) -> None:
     """Compare a run's kernels, real time against the sims', and save its files."""
+    from cascade_client.provenance import time_word
+
     from cascade_cli import app_tables, saving
     from cascade_cli.connecting import connected
     from cascade_cli.output import console, print_json
@@ -120,10 +125,19 @@ def results(
         wanted = saving.wanted(client, run, results=output, perfetto=perfetto, files=files)
         saved = saving.save(client, wanted)
         comparison = client.comparison(run.id)
+        statements = saving.statements_of_run(client, run)
     if as_json:
-        print_json({"run_id": run.id, "saved": saved, "comparison": comparison.model_dump(mode="json")})
+        print_json(
+            {
+                "run_id": run.id,
+                "statements": [statement.model_dump(mode="json") for statement in statements],
+                "saved": saved,
+                "comparison": comparison.model_dump(mode="json"),
+            }
+        )
         return
-    console.print(app_tables.comparison_table(comparison))
+    app_tables.show_statements(statements, console)
+    console.print(app_tables.comparison_table(comparison, time_word(run.sims)))
     for path in saved:
         typer.echo(f"saved {path}")
 

@@ -56,7 +56,7 @@ def _print(result: "CommandResult", output: Path | None) -> None:
     from cascade_timing.io import to_json
 
     if output is None:
-        typer.echo(to_json(result.document))
+        typer.echo(to_json(result.document), nl=False)  # it ends with a line break of its own
         typer.echo(result.summary, err=True)
     else:
         typer.echo(result.summary)

@@ -6,7 +6,7 @@ from contextlib import contextmanager
 from cascade_client.client import CascadeClient
 from cascade_client.progress import TERMINAL_SIM_STATES, RunProgress
 from cascade_client.wire.events import KernelEvent, LogEvent
-from cascade_client.wire.runs import RunState, SimSummary
+from cascade_client.wire.runs import RunState, SimState, SimSummary
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
 
@@ -37,9 +37,9 @@ class Bars:
 
     def _update(self, key: str, description: str, sims: list[SimSummary]) -> None:
         done = sum(sim.kernels_done for sim in sims)
-        # A stand-in may finish more kernels than the trace has, or fewer: the bar is full when the sim has ended.
+        # A stand-in may finish more kernels than the trace has, or fewer: the bar is full when the sim has succeeded.
         total = sum(
-            sim.kernels_done if sim.state in TERMINAL_SIM_STATES else max(sim.kernels_total, sim.kernels_done)
+            sim.kernels_done if sim.state is SimState.SUCCEEDED else max(sim.kernels_total, sim.kernels_done)
             for sim in sims
         )
         bar = self._bars.get(key)

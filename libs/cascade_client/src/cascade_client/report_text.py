@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from cascade_client.failures import FailedSim
+from cascade_client.provenance import TimeWord
 from cascade_client.report import ConfigError, ConfigTime, Report, WorstKernel
 
 MISSING: Final = "–"
@@ -79,12 +80,12 @@ def markdown(report: Report) -> str:
 
 def time_title(report: Report) -> str:
     """The heading of the times, by what they are."""
-    return _kind_of_time(report).capitalize()
+    return kind_of_time(report.time_word).capitalize()
 
 
 def no_real_timing(report: Report) -> str:
     """What stands in place of the accuracy where nothing was measured."""
-    return f"The trace has no real timing, so this report covers {_kind_of_time(report)} only."
+    return f"The trace has no real timing, so this report covers {kind_of_time(report.time_word)} only."
 
 
 def time_headings(report: Report) -> tuple[str, ...]:
@@ -95,8 +96,9 @@ def time_headings(report: Report) -> tuple[str, ...]:
     )  # fmt: skip
 
 
-def _kind_of_time(report: Report) -> str:
-    return "time of mixed origin" if report.time_word == "mixed" else f"{report.time_word} time"
+def kind_of_time(word: TimeWord) -> str:
+    """What times are called in a heading."""
+    return "time of mixed origin" if word == "mixed" else f"{word} time"
 
 
 def time_row(config: ConfigTime) -> tuple[str, ...]:
@@ -130,11 +132,11 @@ def accuracy_line(error: ConfigError) -> str:
 
 def worst_title(report: Report) -> str:
     """What the worst kernels are ranked by."""
-    return (
-        "Kernels with the largest error"
-        if report.worst_by == "error"
-        else f"Kernels with the largest share of {_kind_of_time(report)}"
-    )
+    if report.worst_by != "error":
+        return f"Kernels with the largest share of {kind_of_time(report.time_word)}"
+    if report.accuracy and all(error.counterfactual for error in report.accuracy):
+        return "Kernels that differ most from the GPU that was measured, which is another one"
+    return "Kernels with the largest error"
 
 
 def worst_line(kernel: WorstKernel, report: Report) -> str:

@@ -54,10 +54,11 @@ def compare_files(corrected: Path, simulated: Path, *, output: Path | None = Non
         TimingError: a file cannot be read or written, or the two timelines are the wrong way round.
     """
     _check_output(output, corrected, simulated)
-    document = compare(read_timeline(simulated), read_timeline(corrected))
+    measured = read_timeline(corrected)
+    document = compare(read_timeline(simulated), measured)
     if output is not None:
         write_json(output, document)
-    return CommandResult(document, _comparison_summary(document))
+    return CommandResult(document, "\n".join([_comparison_summary(document), *_origin(measured.meta)]))
 
 
 def _check_output(output: Path | None, *inputs: Path) -> None:
@@ -79,12 +80,17 @@ def _simulation_summary(document: JsonObject) -> str:
             f"{kind}: {means['steps']} steps, wall {_number(means['wall_ns_mean']) / 1e6:.6f} ms, "
             f"GPU busy {_number(means['gpu_busy_ns_mean']) / 1e3:.3f} µs on average"
         )
-    provenance = _object(document["meta"]).get("fixture_provenance")
-    if isinstance(provenance, str) and provenance:
-        # The text comes from a file: nothing in it may steer a terminal.
-        label = "".join(char if char.isprintable() else " " for char in provenance)
-        lines.append(f"The timeline says of itself: {label}")
-    return "\n".join(lines)
+    return "\n".join([*lines, *_origin(_object(document["meta"]))])
+
+
+def _origin(meta: Mapping[str, object]) -> list[str]:
+    """What a timeline says of where it comes from: it stands beside every number that is made from it."""
+    provenance = meta.get("fixture_provenance")
+    if not isinstance(provenance, str) or not provenance:
+        return []
+    # The text comes from a file: nothing in it may steer a terminal.
+    label = "".join(char if char.isprintable() else " " for char in provenance)
+    return [f"The timeline says of itself: {label}"]
 
 
 def _comparison_summary(document: JsonObject) -> str:
