@@ -150,6 +150,19 @@ def test_what_changes_nothing_makes_no_event(client: Client) -> None:
     assert (seen[1]["type"], seen[1]["sim"]["state"]) == ("sim", "cancelled")
 
 
+def test_what_no_viewer_sees_makes_no_event(client: Client) -> None:
+    run_id, sim_id = client.new_sim()
+    with opened(client, run_id) as stream:
+        next(stream)
+        client.store(progress(run_id, sim_id, 0, 2))
+        client.store(progress(run_id, sim_id, 1, 2))  # read on, and nothing found
+        client.send_log(sim_id, 0, ["one"])
+        client.store(progress(run_id, sim_id, 2, 2))  # the tail is new to viewers
+        seen = take(stream, 3)
+    assert [event["type"] for event in seen] == ["sim", "log", "sim"]
+    assert seen[2]["sim"]["log_tail"] == ["one"]
+
+
 def test_events_of_other_runs_stay_away(client: Client) -> None:
     run_id, sim_id = client.new_sim()
     _, other = client.new_sim()

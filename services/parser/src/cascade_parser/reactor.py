@@ -27,12 +27,14 @@ from cascade_core.tasks import TaskSet
 
 from cascade_parser.reading import LogReading
 from cascade_parser.shares import partition_of
-from cascade_parser.telling import PROGRESS_EVERY_S, RETRY_S, LiveSim, News, Teller
+from cascade_parser.telling import RETRY_S, LiveSim, News, Teller
 
 _logger = structlog.get_logger(__name__)
 
 FILTERS = [subjects.ALL_RUNS, subjects.ALL_SIMS, subjects.ALL_LOGS]
 BATCH = 512
+OWED_EVERY_S = 0.1
+"""How often it is looked for progress that was held back and is due."""
 
 
 class Held(Protocol):
@@ -61,7 +63,7 @@ class ParserReactor:
         # One at a time: a batch of facts, or sims that come over from another instance.
         self._lock = asyncio.Lock()
         self._held: Held | None = None
-        self._teller = Teller(log, forget=lambda sim_id: self._live.pop(sim_id, None))
+        self._teller = Teller(log, self._live)
         self.position = 0
         self.lines_read = 0
 
@@ -86,7 +88,7 @@ class ParserReactor:
 
     async def _tell_what_is_owed(self) -> None:
         while True:
-            await asyncio.sleep(PROGRESS_EVERY_S / 2)
+            await asyncio.sleep(OWED_EVERY_S)
             async with self._lock:
                 owed = [self._live[sim_id] for sim_id in self._teller.take_due() if sim_id in self._live]
                 if owed:

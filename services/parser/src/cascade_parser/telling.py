@@ -1,13 +1,13 @@
-"""Stores what reading found out: kernels at once, progress at most once a second for each sim.
+"""Stores what reading found out: kernels at once, progress the less often the more sims there are.
 
 Progress is a whole state and not a step, so leaving one out loses nothing; a thousand sims that send a chunk every half
 second would otherwise double the log's traffic. Kernels and the end of a log never wait, and what was held back is
-told within the second.
+told in the end.
 """
 
 import asyncio
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, MutableMapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Final, TypeVar
@@ -26,7 +26,10 @@ from cascade_parser.reading import LogReading
 _logger = structlog.get_logger(__name__)
 
 RETRY_S: Final = 0.5
-PROGRESS_EVERY_S: Final = 1.0
+MOST_APART_S: Final = 1.0
+"""Between two progress facts of one sim, however many sims there are, while its chunks come."""
+PROGRESS_A_SECOND: Final = 500
+"""Of all sims together, roughly; so ten sims tell of every chunk, and a thousand once a second each."""
 
 F = TypeVar("F", KernelFinished, SimProgressed)
 Told = tuple[F, str, str | None]
@@ -61,13 +64,13 @@ class Teller:
     def __init__(
         self,
         log: EventLog,
+        live: MutableMapping[str, LiveSim],
         *,
-        forget: Callable[[str], object],
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        """forget: called with the id of each sim that is read to its end and told."""
+        """live: every sim by id; one that is read to its end and told is taken out."""
         self._log = log
-        self._forget = forget
+        self._live = live
         self._clock = clock
         self._owed: dict[str, float] = {}
 
@@ -93,7 +96,7 @@ class Teller:
         news.kernels, news.progress = [], []
         for live in read:
             if live.reading is not None and live.reading.finished:
-                self._forget(live.sim.sim_id)
+                self._live.pop(live.sim.sim_id, None)
 
     def _progress(self, live: LiveSim, reading: LogReading, news: News, *, at_once: bool) -> None:
         sim_id = live.sim.sim_id
@@ -102,8 +105,9 @@ class Teller:
                 "log was not read to its end", run_id=live.sim.run_id, sim_id=sim_id, why=reading.parked
             )
         now = self._clock()
-        if not (at_once or reading.finished) and now < live.told_at + PROGRESS_EVERY_S:
-            self._owed[sim_id] = live.told_at + PROGRESS_EVERY_S
+        due_at = live.told_at + min(len(self._live) / PROGRESS_A_SECOND, MOST_APART_S)
+        if not (at_once or reading.finished) and now < due_at:
+            self._owed[sim_id] = due_at
             return
         progress = reading.progress(datetime.now(UTC))
         if progress.final or progress.through_seq > live.sim.through_seq:

@@ -107,6 +107,8 @@ class RunFeed:
         self._sims = {sim.sim_id: sim for sim in sims}
         self._seen_chunks: dict[str, _SeenChunks] = {}
         self._seen_kernels: dict[str, int] = {}
+        self._last_told: dict[str, bytes] = {}
+        """Each sim's newest `sim` event."""
 
     def take(self, record: Recorded[AnyFact]) -> None:
         """Fold one fact; whoever watches gets its frames."""
@@ -137,9 +139,14 @@ class RunFeed:
                 return
 
     def _moved(self, before: Sim, after: Sim) -> Iterable[bytes]:
-        if after is not before:
-            self._sims[after.sim_id] = after
-            yield event_frame(SimEvent(sim=sim_summary(after)))
+        if after is before:
+            return
+        self._sims[after.sim_id] = after
+        frame = event_frame(SimEvent(sim=sim_summary(after)))
+        # What a viewer does not see changes too: how far the log is parsed, which start owns the sim.
+        if frame != self._last_told.get(after.sim_id):
+            self._last_told[after.sim_id] = frame
+            yield frame
 
     def _log_frames(self, fact: LogAppended) -> Iterable[bytes]:
         sim = self._sims.get(fact.sim_id)
