@@ -99,4 +99,6 @@ def add_acting_tools(server: MCPServer[None], open_client: OpenClient) -> None:
         base sim on that config it launches one: only when the user asked for it. The answer says what is not
         validated."""
         async with calling(open_client) as client:
-            return answers.scenario_answer(await client.scenario(scenario))
+            response = await client.scenario(scenario)
+            base = await client.run(response.run_id) if response.run_id is not None else None
+        return answers.scenario_answer(response, base)

@@ -6,11 +6,11 @@ from typing import Final
 from cascade_accelsim.demangle import readable_name
 from cascade_client.progress import TERMINAL_SIM_STATES
 from cascade_client.provenance import Statement, statements_of
-from cascade_client.wire.results import Comparison
+from cascade_client.wire.results import Comparison, SimStepTimeline
 from cascade_client.wire.runs import RunDetail, RunEntry, RunState, SimState, SimSummary
 from cascade_client.wire.scenarios import AggregateRow, CalibrationRow, ScenarioResponse, SchedulerRow
 from cascade_client.wire.traces import TraceDetail, TraceState, TraceSummary
-from pydantic import BaseModel, Field
+from pydantic import BaseModel, Field, JsonValue
 
 MOST_SIMS: Final = 100
 MOST_ROWS: Final = 200
@@ -91,10 +91,29 @@ class ComparisonAnswer(BaseModel):
     rows_left_out: int
 
 
+class StepTiming(BaseModel):
+    """One sim's step timing, without its steps."""
+
+    sim_id: str
+    gpu_config: str
+    replica: int
+    counterfactual: bool = Field(description="The measured steps are another GPU's: compare holds no error.")
+    summary: dict[str, JsonValue]
+    compare: JsonValue
+
+
+class StepTimingAnswer(BaseModel):
+    """A run's step timing. Read `statements` before any number."""
+
+    run_id: str
+    statements: list[Statement]
+    sims: list[StepTiming]
+
+
 class ScenarioAnswer(BaseModel):
     """A serving scenario's outcome."""
 
-    statements: list[str]
+    statements: list[str] = Field(description="What must be said before the numbers.")
     trace_id: str
     gpu_config: str
     run_id: str | None
@@ -177,10 +196,48 @@ def comparison_answer(run: RunDetail, comparison: Comparison, *, first: int, cou
     )
 
 
-def scenario_answer(response: ScenarioResponse) -> ScenarioAnswer:
-    """A scenario without its thousands of rows."""
+def step_timing_answer(run: RunDetail, timelines: Sequence[SimStepTimeline]) -> StepTimingAnswer:
+    """Step timing without steps: a real model's are megabytes."""
+    return StepTimingAnswer(
+        run_id=run.id,
+        statements=statements_of(run, trace=None, kernels=[]),
+        sims=[
+            StepTiming(
+                sim_id=one.sim_id,
+                gpu_config=one.gpu_config,
+                replica=one.replica,
+                counterfactual=_measured_elsewhere(run, one.gpu_config),
+                summary=_without_steps(one.simulated.get("summary")),
+                compare=(one.compare or {}).get("summary"),
+            )
+            for one in timelines
+        ],
+    )
+
+
+def _without_steps(summary: JsonValue) -> dict[str, JsonValue]:
+    """The summary without its coverage of single steps. Whatever a custom simulator sent is left as it is."""
+    if not isinstance(summary, dict):
+        return {}
+    simulation = summary.get("simulation")
+    coverage = simulation.get("coverage") if isinstance(simulation, dict) else None
+    if not isinstance(simulation, dict) or not isinstance(coverage, dict):
+        return summary
+    left = {name: value for name, value in coverage.items() if name != "steps"}
+    return {**summary, "simulation": {**simulation, "coverage": left}}
+
+
+def _measured_elsewhere(run: RunDetail, gpu_config: str) -> bool:
+    return run.trace.real_gpu_config not in (None, gpu_config)
+
+
+def scenario_answer(response: ScenarioResponse, base: RunDetail | None) -> ScenarioAnswer:
+    """A scenario without its thousands of rows.
+
+    base: the run whose sim it is built on.
+    """
     return ScenarioAnswer(
-        statements=_scenario_statements(response),
+        statements=[*_base_statements(response, base), *_scenario_statements(response)],
         trace_id=response.trace_id,
         gpu_config=response.gpu_config,
         run_id=response.run_id,
@@ -195,12 +252,24 @@ def scenario_answer(response: ScenarioResponse) -> ScenarioAnswer:
     )
 
 
+def _base_statements(response: ScenarioResponse, base: RunDetail | None) -> list[str]:
+    if base is None:
+        return []
+    found = [statement.text for statement in statements_of(base, trace=None, kernels=[])]
+    if _measured_elsewhere(base, response.gpu_config):
+        found.append(
+            f"Host times and gaps were measured on {base.trace.real_gpu_config}, not on {response.gpu_config}: the "
+            "answer is counterfactual."
+        )
+    return found
+
+
 def _scenario_statements(response: ScenarioResponse) -> list[str]:
     extrapolated = sum(
         count for label, count in response.provenance_counts.items() if label.startswith("extrapolated")
     )
     prefill, decode = response.calibration_range.prefill_tokens, response.calibration_range.decode_context
-    found = ["These are predictions of a request model on top of a simulated profile, not measurements."]
+    found = ["These are predictions of a request model on top of one sim's profile, not measurements."]
     if extrapolated:
         found.append(
             f"{extrapolated} of {response.steps_total} steps lie outside what the profile was calibrated for "

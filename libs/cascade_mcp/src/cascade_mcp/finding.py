@@ -47,16 +47,6 @@ class StatsAnswer(BaseModel):
     stats_left_out: int
 
 
-class StepTiming(BaseModel):
-    """One sim's step timing, without its steps."""
-
-    sim_id: str
-    gpu_config: str
-    replica: int
-    summary: object
-    compare: object
-
-
 class FindingTools:
     """Tells what a run found."""
 
@@ -151,20 +141,12 @@ class FindingTools:
         async with calling(self._open_client) as client:
             return await client.run_files(run_id)
 
-    async def get_step_timing(self, run_id: str) -> list[StepTiming]:
+    async def get_step_timing(self, run_id: str) -> answers.StepTimingAnswer:
         """Show each sim's predicted step timing in summary, and its error against the measured steps."""
         async with calling(self._open_client) as client:
+            run = await client.run(run_id)
             timelines = await client.step_timelines(run_id)
-        return [
-            StepTiming(
-                sim_id=one.sim_id,
-                gpu_config=one.gpu_config,
-                replica=one.replica,
-                summary=one.simulated.get("summary"),
-                compare=(one.compare or {}).get("summary"),
-            )
-            for one in timelines
-        ]
+        return answers.step_timing_answer(run, timelines)
 
     async def get_estimate(self, run_id: str) -> RunEstimate:
         """Show the analytical estimate of a run: totals by config with intervals. It is no simulation: say so."""
