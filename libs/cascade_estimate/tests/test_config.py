@@ -55,6 +55,13 @@ def test_a_missing_key_is_named(texts: Callable[[str], tuple[str, str]], key: st
         ("-gpgpu_cache:dl1", "S:4:128"),
         ("-gpgpu_dram_timing_opt", "nbk=16:CCD=1"),
         ("-gpgpu_dram_timing_opt", "nbk"),
+        ("-gpgpu_clock_domains", "1:1:1:1e-9"),
+        ("-gpgpu_clock_domains", "nan:1410:1410:1512"),
+        ("-gpgpu_num_sched_per_core", "99999999"),
+        ("-gpgpu_n_sub_partition_per_mchannel", "99999999"),
+        ("-gpgpu_mem_addr_mapping", "dramid@99;B"),
+        ("-gpgpu_mem_addr_mapping", "dramid@3;" + "R" * 49 + "BBBCCCCBCCCSSSS"),
+        ("-gpgpu_mem_addr_mapping", "dramid@8;" + "R" * 60 + "BSSS"),
     ],
 )
 def test_a_value_of_the_wrong_form_is_named(

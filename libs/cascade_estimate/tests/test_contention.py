@@ -106,6 +106,21 @@ def test_what_is_hashed_begins_above_the_slice_or_is_the_whole_quotient(
     assert AddressMap(replace(volta, channels=24)).locate(24 << 1).slice == 1 ^ 0b11
 
 
+def test_the_modulo_hash_spreads_over_all_slices_and_keeps_groups(
+    texts: Callable[[str], tuple[str, str]],
+) -> None:
+    volta = GpuSpec.from_config(*texts("SM7_QV100"))
+    modulo = AddressMap(replace(volta, channels=40, partition_hash=6))
+    plain = AddressMap(replace(volta, channels=40, partition_hash=0))
+    lines = range(1 << 15)
+    assert all(modulo.locate(line).slice // 16 == plain.locate(line).slice // 16 for line in lines)
+    assert any(modulo.locate(line) != plain.locate(line) for line in lines)
+    counts = Counter(modulo.locate(line).slice for line in lines)
+    assert len(counts) == 80
+    assert max(counts.values()) < 1.05 * min(counts.values())
+    assert modulo.folded == 1.0
+
+
 def test_a_hash_that_the_simulator_does_not_define_is_left_out_and_noted(
     texts: Callable[[str], tuple[str, str]],
 ) -> None:

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 from cascade_estimate import TraceFormatError, estimate_kernel, read_trace
 from cascade_estimate.config import GpuSpec
+from cascade_estimate.errors import EstimateError
 from cascade_estimate.readers import planned_blocks
 
 _LOOP = [
@@ -79,6 +80,13 @@ def test_damaged_xz_data_is_named_as_such(write_trace: Callable[..., Path]) -> N
         ("insts = 3", "insts = 4", "block 0, warp 0: 4 instructions announced, 3 found"),
         ("FADD 2 R6 R3", "FADD 2 R6", "block 0, warp 0, instruction 2: not an instruction line"),
         ("0010 ffffffff", "00x0 ffffffff", "not an instruction line"),
+        ("0010 ffffffff", "00x0 ffffffff", "kernel-1.traceg, line 26: block 0, warp 0, instruction 2"),
+        ("insts = 3", "insts = 4", "kernel-1.traceg, line 23: block 0"),
+        ("EXIT", "NOP", "kernel-1.traceg, line 23: block 0, warp 0 ends without EXIT"),
+        ("-block dim = (32,1,1)", "-block dim = (64,1,1)", "line 23: block 0, 2 warps expected"),
+        ("-shmem = 0", "-shmem = -8", "line 5: -shmem: at least 0"),
+        ("-nregs = 16", "-nregs = -1", "line 6: -nregs: at least 0"),
+        ("#END_TB", "#END", "kernel-1.traceg, line 30: block 0 ends without #END_TB"),
     ],
 )
 def test_damage_is_reported_with_its_place(
@@ -89,6 +97,20 @@ def test_damage_is_reported_with_its_place(
     with pytest.raises(TraceFormatError) as caught:
         estimate_kernel(read_trace(path), spec)
     assert message in str(caught.value)
+
+
+def test_a_warp_without_instructions_is_damage_and_no_free_warp(
+    write_trace: Callable[..., Path], spec: GpuSpec
+) -> None:
+    with pytest.raises(TraceFormatError, match="block 0, warp 0 has no instruction"):
+        estimate_kernel(read_trace(write_trace([])), spec)
+
+
+def test_a_block_that_does_not_fit_names_the_kernel(write_trace: Callable[..., Path], spec: GpuSpec) -> None:
+    path = write_trace(_LOOP, threads=1024)
+    path.write_text(path.read_text().replace("-nregs = 16", "-nregs = 255"))
+    with pytest.raises(EstimateError, match=r"^kernel-1\.traceg: a block of 1024 threads, 255 registers"):
+        estimate_kernel(read_trace(path), spec)
 
 
 def test_other_formats_are_refused_with_the_way_out(tmp_path: Path) -> None:

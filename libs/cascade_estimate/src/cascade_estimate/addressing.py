@@ -12,7 +12,6 @@ from typing import NamedTuple
 
 from cascade_estimate.coalesce import LINE_SHIFT
 from cascade_estimate.config import GpuSpec
-from cascade_estimate.errors import ConfigError
 
 
 class Location(NamedTuple):
@@ -26,19 +25,12 @@ class AddressMap:
     """Decodes 128-byte line numbers for one config; results are kept per line."""
 
     def __init__(self, spec: GpuSpec) -> None:
-        text = spec.address_mapping
-        found_at = text.partition(";")
-        try:
-            self.channel_bit = int(found_at[0].removeprefix("dramid@"))
-        except ValueError:
-            raise ConfigError(
-                "-gpgpu_mem_addr_mapping", f"'dramid@<bit>;<bits>' expected, found {text!r}"
-            ) from None
-        bits = found_at[2].replace(".", "")[::-1]
+        channel_bit, _, letters = spec.address_mapping.partition(";")
+        self.channel_bit = int(channel_bit.removeprefix("dramid@"))
+        bits = letters.replace(".", "").replace("|", "").replace(" ", "")[::-1]
         self.channels = spec.channels
         self._slices = spec.slices_per_channel
-        self._slice_width = spec.slice_bits
-        self._hash = spec.hashed
+        self._hash_bits = spec.hash_bits
         # What is hashed lies above channel and slice bits; where the channel is a remainder it is the whole
         # quotient, slice bits included (gpgpu-sim's addrdec.cc, addrdec_tlx).
         self._hash_above = 1 if spec.channels & (spec.channels - 1) else spec.slices_per_channel
@@ -63,10 +55,8 @@ class AddressMap:
         The hash numbers a power of two of slices; numbers beyond those that exist come back to the first ones,
         which then serve twice as much as the others (1.5 times the mean for 48 slices).
         """
-        if not self._hash:
-            return 1.0
-        slices, numbers = self.channels * self._slices, 1 << self._slice_width
-        return -(-numbers // slices) * slices / numbers
+        slices, numbers = self.channels * self._slices, 1 << self._hash_bits
+        return -(-numbers // slices) * slices / numbers if numbers > slices else 1.0
 
     def locate(self, line: int) -> Location:
         """Location of a 128-byte line."""
@@ -83,13 +73,12 @@ class AddressMap:
         for bit, place in self._high_picks:
             bank |= (above >> bit & 1) << place
         slice_index = channel * self._slices + bank
-        if self._hash:
+        if self._hash_bits:
             # -gpgpu_memory_partition_indexing: pseudo-random interleaving (Rau, ISCA 1991), the remainder of
-            # the address by an irreducible polynomial; a number of slices that is no power of two folds what
-            # lies beyond.
-            slice_index = _remainder(above // self._hash_above, slice_index, self._slice_width) % (
-                self.channels * self._slices
-            )
+            # the address by an irreducible polynomial; numbers beyond the slices fold back to the first.
+            low = slice_index & (1 << self._hash_bits) - 1
+            hashed = _remainder(above // self._hash_above, low, self._hash_bits)
+            slice_index = (slice_index - low + hashed) % (self.channels * self._slices)
             channel = slice_index // self._slices
         return Location(slice_index, channel)
 

@@ -15,7 +15,15 @@ from cascade_estimate.errors import ConfigError
 from cascade_estimate.opcodes import Unit
 
 SECTOR_BYTES = 32
-HASHED_BITS = (4, 5, 6)  # of slice numbers that -gpgpu_memory_partition_indexing hashes
+_MOST = 1 << 40  # of any option
+_MOST_PARTS = 1 << 12  # of what is counted one by one: channels, schedulers, collectors
+_ADDRESS_BITS = 64
+_LINE_BITS = 7  # of an address within a line: a line lies in one channel and slice
+_CLOCKS_MHZ = (1.0, 1e5)
+_HASHED_BITS = (4, 5, 6)  # for which gpgpu-sim's hashing.cc defines the polynomial hash
+_POLYNOMIAL_MODULO = (
+    6  # of -gpgpu_memory_partition_indexing: hashed over the largest power of two in the number
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,15 +116,14 @@ class GpuSpec:
         return self.channels * self.slices_per_channel
 
     @property
-    def slice_bits(self) -> int:
-        """Bits that number the slices, channels and slices of a channel each rounded up to a power of two."""
-        return (self.channels - 1).bit_length() + (self.slices_per_channel - 1).bit_length()
+    def hash_bits(self) -> int:
+        """Low bits of a slice's number over which addresses are hashed, 0 for consecutive slices."""
+        return _hash_bits(self.partition_hash, self.channels, self.slices_per_channel)
 
     @property
     def hashed(self) -> bool:
-        """Whether addresses are hashed over the slices. The simulator's hash knows 16, 32 and 64 slices; with
-        other numbers it stops, and consecutive slices are assumed here, as `notes` says."""
-        return self.partition_hash > 0 and self.slice_bits in HASHED_BITS
+        """Whether addresses are hashed over the slices."""
+        return self.hash_bits > 0
 
     @classmethod
     def from_config(cls, text: str, trace_config: str = "") -> GpuSpec:
@@ -159,11 +166,19 @@ class _Options:
         except ValueError:
             raise ConfigError(key, f"whole numbers expected, found {value!r}") from None
 
-    def integer(self, key: str, fallback: int | None = None, *, least: int = 0, noted: bool = False) -> int:
+    def integer(
+        self,
+        key: str,
+        fallback: int | None = None,
+        *,
+        least: int = 0,
+        most: int = _MOST,
+        noted: bool = False,
+    ) -> int:
         values = self.integers(key, None if fallback is None else str(fallback), noted=noted)
-        if len(values) < 1 or values[0] < least:
+        if len(values) < 1 or not least <= values[0] <= most:
             raise ConfigError(
-                key, f"a whole number of at least {least} expected, found {self.text(key, '')!r}"
+                key, f"a whole number from {least} to {most} expected, found {self.text(key, '')!r}"
             )
         return values[0]
 
@@ -252,9 +267,39 @@ def _clocks(options: _Options) -> tuple[float, float, float, float]:
         values = [float(part) for part in parts[:4]]
     except ValueError:
         raise ConfigError(key, f"four clocks in MHz expected, found {':'.join(parts)!r}") from None
-    if len(values) < 4 or min(values) <= 0:
-        raise ConfigError(key, f"four clocks above 0 MHz expected, found {':'.join(parts)!r}")
+    low, high = _CLOCKS_MHZ
+    if len(values) < 4 or not all(low <= value <= high for value in values):
+        raise ConfigError(key, f"four clocks of {low:g} to {high:g} MHz expected, found {':'.join(parts)!r}")
     return values[0], values[1], values[2], values[3]
+
+
+def _mapping(options: _Options) -> str:
+    key = "-gpgpu_mem_addr_mapping"
+    value = options.text(key)
+    found = re.fullmatch(r"dramid@(\d{1,2});([0RBCSrbcs.| ]+)", value)
+    if found is None or len(re.sub(r"[.| ]", "", found.group(2))) != _ADDRESS_BITS:
+        raise ConfigError(
+            key, f"'dramid@<bit>;' and {_ADDRESS_BITS} of the letters 0, R, B, C, S expected, found {value!r}"
+        )
+    within_line = re.sub(r"[.| ]", "", found.group(2))[-_LINE_BITS:]
+    if not _LINE_BITS <= int(found.group(1)) < _ADDRESS_BITS or "B" in within_line.upper():
+        raise ConfigError(
+            key, f"channel and bank bits from {_LINE_BITS} to {_ADDRESS_BITS - 1} expected, found {value!r}"
+        )
+    return value
+
+
+def _hash_bits(indexing: int, channels: int, slices_per_channel: int) -> int:
+    """Bits of a slice's number that an indexing hashes; 0 for none, and where the hash is not defined for so many
+    slices. The simulator's other hashes (1, 4, 5) are taken as the polynomial one."""
+    slices = channels * slices_per_channel
+    if not indexing:
+        return 0
+    if indexing == _POLYNOMIAL_MODULO:
+        bits = (slices & -slices).bit_length() - 1
+    else:
+        bits = (channels - 1).bit_length() + (slices_per_channel - 1).bit_length()
+    return bits if bits in _HASHED_BITS else 0
 
 
 def _spec(options: _Options) -> GpuSpec:
@@ -264,7 +309,7 @@ def _spec(options: _Options) -> GpuSpec:
         options.integer("-gpgpu_compute_capability_major", 0),
         options.integer("-gpgpu_compute_capability_minor", 0),
     )
-    schedulers = options.integer("-gpgpu_num_sched_per_core", least=1)
+    schedulers = options.integer("-gpgpu_num_sched_per_core", least=1, most=_MOST_PARTS)
     bus, burst = (
         options.integer("-gpgpu_dram_buswidth", least=1),
         options.integer("-gpgpu_dram_burst_length", least=1),
@@ -274,13 +319,13 @@ def _spec(options: _Options) -> GpuSpec:
     atom = bus * burst * per_controller
     banks = options.integer("-gpgpu_num_reg_banks", 16, least=1)
     shmem_default = options.integer("-gpgpu_shmem_size", least=0)
-    channels = options.integer("-gpgpu_n_mem", least=1)
-    per_channel = options.integer("-gpgpu_n_sub_partition_per_mchannel", 1, least=1)
+    channels = options.integer("-gpgpu_n_mem", least=1, most=_MOST_PARTS)
+    per_channel = options.integer("-gpgpu_n_sub_partition_per_mchannel", 1, least=1, most=_MOST_PARTS)
     partition_hash = options.integer("-gpgpu_memory_partition_indexing", 0)
-    if partition_hash and (channels - 1).bit_length() + (per_channel - 1).bit_length() not in HASHED_BITS:
+    if partition_hash and not _hash_bits(partition_hash, channels, per_channel):
         options.notes.append(
             f"-gpgpu_memory_partition_indexing {partition_hash} is not defined for {channels * per_channel} L2 slices "
-            "(the simulator stops): consecutive slices assumed"
+            "(the simulator of 2024 stops): consecutive slices assumed"
         )
     return GpuSpec(
         arch=f"sm_{major}{minor}",
@@ -300,7 +345,7 @@ def _spec(options: _Options) -> GpuSpec:
         latency=latency,
         interval=interval,
         collectors_per_scheduler=max(
-            options.integer("-gpgpu_operand_collector_num_units_gen", 8) // schedulers, 1
+            options.integer("-gpgpu_operand_collector_num_units_gen", 8, most=_MOST_PARTS) // schedulers, 1
         ),
         bank_reads_per_step=max(banks // schedulers, 1),
         read_steps_per_cycle=options.integer("-gpgpu_reg_file_port_throughput", 1, least=1),
@@ -323,6 +368,6 @@ def _spec(options: _Options) -> GpuSpec:
         dram_atom_bytes=atom,
         dram_burst_cycles=burst / ratio * max(SECTOR_BYTES / atom, 1),
         dram_timing=_timing(options),
-        address_mapping=options.text("-gpgpu_mem_addr_mapping"),
+        address_mapping=_mapping(options),
         notes=tuple(options.notes),
     )

@@ -6,7 +6,7 @@ addresses. So everything but the first address is decoded once per distinct text
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from functools import lru_cache
 from itertools import islice
@@ -93,6 +93,7 @@ class Decoder:
     """Decodes the lines of one kernel.
 
     Attributes:
+        line_of: number of the line in which block and warp have an instruction, 0 where that is not known.
         unknown: opcodes that are not listed, with the number of distinct lines in which they were met.
         by_unit_only: the same for opcodes of which only the unit's time counts.
     """
@@ -100,6 +101,7 @@ class Decoder:
     source: str
     lineinfo: bool = False
     shared_window: tuple[int, int] = (0, 0)
+    line_of: Callable[[int, int, bytes], int] = lambda _index, _warp, _line: 0
     unknown: dict[str, int] = field(default_factory=dict)
     by_unit_only: dict[str, int] = field(default_factory=dict)
     _lines: dict[bytes, Instruction] = field(default_factory=dict)
@@ -171,7 +173,8 @@ class Decoder:
                     decoded.append(known.get(line) or decode(line))  # noqa: PERF401 - the count locates a fault
             except TraceFormatError as error:
                 where = f"block {index}, warp {number}, instruction {len(decoded) + 1}"
-                raise TraceFormatError(self.source, 0, f"{where}: {error.problem}") from None
+                at = self.line_of(index, number, lines[len(decoded)])
+                raise TraceFormatError(self.source, at, f"{where}: {error.problem}") from None
             block.append(decoded)
         return block
 

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from math import ceil, floor
 
 from cascade_estimate.config import GpuSpec
+from cascade_estimate.errors import EstimateError
 from cascade_estimate.header import TraceHeader
 from cascade_estimate.intervals import Difficulty, interval
 from cascade_estimate.l2state import Region, WarmL2
@@ -64,13 +65,16 @@ def estimate_kernel(trace: KernelTrace, spec: GpuSpec, warm: WarmL2 | None = Non
         EstimateError: a block does not fit a core of this config.
     """
     header = trace.header
-    placed = occupancy(
-        spec,
-        blocks=header.blocks,
-        threads=header.threads,
-        registers=header.registers,
-        shared_bytes=header.shared_bytes,
-    )
+    try:
+        placed = occupancy(
+            spec,
+            blocks=header.blocks,
+            threads=header.threads,
+            registers=header.registers,
+            shared_bytes=header.shared_bytes,
+        )
+    except EstimateError as error:
+        raise EstimateError(f"{trace.source}: {error}") from None
     active = min(header.blocks, spec.cores)
     accesses = _witnesses(trace)
     access = analyse(header.grid, accesses, first_accesses(trace.program(_PROGRAM)))

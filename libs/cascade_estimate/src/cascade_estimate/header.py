@@ -57,16 +57,19 @@ def parse_header(source: str, text: str) -> TraceHeader:
         values[key[1:].strip()] = (number, value)
         lines.append(line)
 
-    def number_of(key: str, fallback: int | None = None) -> int:
+    def number_of(key: str, fallback: int | None = None, *, least: int | None = None) -> int:
         if key not in values:
             if fallback is None:
                 raise TraceFormatError(source, 0, f"the header has no line '-{key} = ...'")
             return fallback
         line, value = values[key]
         try:
-            return int(value, 0)
+            number = int(value, 0)
         except ValueError:
             raise TraceFormatError(source, line, f"-{key}: a number expected, found {value!r}") from None
+        if least is not None and number < least:
+            raise TraceFormatError(source, line, f"-{key}: at least {least} expected, found {number}")
+        return number
 
     def triple(key: str) -> tuple[int, int, int]:
         if key not in values:
@@ -87,8 +90,8 @@ def parse_header(source: str, text: str) -> TraceHeader:
         kernel_id=number_of("kernel id", 0),
         grid=triple("grid dim"),
         block=triple("block dim"),
-        shared_bytes=number_of("shmem", 0),
-        registers=number_of("nregs", 0),
+        shared_bytes=number_of("shmem", 0, least=0),
+        registers=number_of("nregs", 0, least=0),
         binary_version=number_of("binary version", 0),
         stream=number_of("cuda stream id", 0),
         shared_base=number_of("shmem base_addr", 0),

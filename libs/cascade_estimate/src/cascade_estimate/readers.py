@@ -41,6 +41,8 @@ class SampledBlock:
         lines: per warp number its instruction lines, from a raw trace, where they were mixed.
         whole: whether all of the block's text is here.
         source: file name for messages.
+        line: 1-based number of the line in which `text` begins, 0 for a raw trace.
+        warps_expected: warps that the header's block size makes.
     """
 
     index: int
@@ -48,6 +50,14 @@ class SampledBlock:
     lines: Warps
     whole: bool
     source: str
+    line: int = 0
+    warps_expected: int = 0
+
+    def line_of(self, warp: int, instruction: bytes) -> int:
+        """Number of the line in which `warp` has this instruction first, 0 where that is not known."""
+        at = self.text.find(b"\nwarp = %d\n" % warp)
+        at = self.text.find(b"\n" + instruction + b"\n", at) if at >= 0 else -1
+        return self.line + self.text.count(b"\n", 0, at + 1) if at >= 0 and self.line else 0
 
     def warps(self, most: int | None = None) -> Warps:
         """Per warp its number and instruction lines; a block that is not whole lacks its end.
@@ -60,7 +70,7 @@ class SampledBlock:
         """
         if self.lines:
             return tuple(self.lines[place] for place in _spread(len(self.lines), most))
-        return _split_warps(self.source, self.index, self.text, whole=self.whole, most=most)
+        return _split_warps(self, most)
 
 
 def _spread(count: int, most: int | None) -> list[int]:
@@ -123,8 +133,9 @@ class ProcessedReader:
 
     _BEGIN = b"#BEGIN_TB"
 
-    def __init__(self, source: str, header: TraceHeader) -> None:
+    def __init__(self, source: str, header: TraceHeader, lines_before: int = 0) -> None:
         self._source, self._header = source, header
+        self._lines_before = lines_before  # of the header
         self._wanted = set(planned_blocks(header.grid))
         self._sample: dict[int, SampledBlock] = {}
         self._kept_bytes = 0
@@ -187,6 +198,7 @@ class ProcessedReader:
 
     def _close(self) -> None:
         if self._index < 0:
+            self._lines_before += self._newlines
             self._newlines = 0
             self._pieces = []
             return
@@ -194,11 +206,14 @@ class ProcessedReader:
         kept = self._piece_bytes > 0
         whole = kept and self._piece_bytes < _BLOCK_LIMIT_BYTES
         if (whole or not kept) and b"#END_TB" not in text[-_TAIL_BYTES:]:
-            raise TraceFormatError(
-                self._source, 0, f"block {self._index} ends without #END_TB; the trace is cut or damaged"
-            )
+            end = self._lines_before + self._lines + self._newlines
+            problem = f"block {self._index} ends without #END_TB; the trace is cut or damaged"
+            raise TraceFormatError(self._source, end, problem)
         if kept:
-            self._sample[self._index] = SampledBlock(self._index, text, (), whole, self._source)
+            line = self._lines_before + self._lines + 1
+            self._sample[self._index] = SampledBlock(
+                self._index, text, (), whole, self._source, line, self._header.warps
+            )
             self._kept_bytes += self._piece_bytes
             if whole and self._overhead is None:
                 # The last block lacks the empty line that parts it from a next one, so the first block sets
@@ -234,12 +249,23 @@ class ProcessedReader:
         )
 
 
-def _split_warps(source: str, index: int, text: bytes, *, whole: bool, most: int | None) -> Warps:
+def _split_warps(block: SampledBlock, most: int | None) -> Warps:
     """Split a block's text into warps, checking the counts that the processing tool wrote."""
+    text, whole = block.text, block.whole
     end = text.find(b"#END_TB")
     body = text if end < 0 else text[:end]
     found: list[tuple[int, tuple[bytes, ...]]] = []
     parts = body.split(b"\nwarp = ")
+
+    def fault(position: int, problem: str) -> TraceFormatError:
+        before = sum(part.count(b"\n") + 1 for part in parts[:position])
+        return TraceFormatError(
+            block.source, block.line + before if block.line else 0, f"block {block.index}, {problem}"
+        )
+
+    if whole and len(parts) - 1 != block.warps_expected:
+        problem = f"{block.warps_expected} warps expected from the header's block dim, {len(parts) - 1} found"
+        raise fault(1, problem)
     for place in _spread(len(parts) - 1, most):
         position, part = place + 1, parts[place + 1]
         number, _, rest = part.partition(b"\n")
@@ -251,24 +277,23 @@ def _split_warps(source: str, index: int, text: bytes, *, whole: bool, most: int
         ):
             if not whole and position == len(parts) - 1:
                 break  # the text was cut at the limit
-            raise TraceFormatError(
-                source,
-                0,
-                f"block {index}, warp {number[:20].decode(errors='replace')}: the line 'insts = <n>' is missing",
-            )
+            shown = number[:20].decode(errors="replace")
+            raise fault(position, f"warp {shown}: the line 'insts = <n>' is missing")
         lines = rest.rstrip(b"\n").split(b"\n") if rest.strip() else []
         expected = int(announced[8:])
         if not whole and position == len(parts) - 1 and len(lines) <= expected:
             lines = lines[:-1]  # maybe cut inside the last line
         elif len(lines) != expected:
-            raise TraceFormatError(
-                source,
-                0,
-                f"block {index}, warp {int(number)}: {expected} instructions announced, {len(lines)} found",
+            raise fault(
+                position, f"warp {int(number)}: {expected} instructions announced, {len(lines)} found"
             )
+        elif not lines or b" EXIT " not in lines[-1]:
+            # The simulator stops at such a warp.
+            problem = "ends without EXIT" if lines else "has no instruction"
+            raise fault(position, f"warp {int(number)} {problem}; is the trace cut?")
         found.append((int(number), tuple(lines)))
     if not found:
-        raise TraceFormatError(source, 0, f"block {index} holds no warp")
+        raise fault(0, "no warp is in it")
     return tuple(found)
 
 

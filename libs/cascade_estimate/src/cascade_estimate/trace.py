@@ -149,12 +149,18 @@ def _read(name: str, chunks: Iterator[bytes], *, raw: bool) -> KernelTrace:
         body += more
     body = body.partition(b"\n")[2]
     header = parse_header(name, head.decode("utf-8", errors="replace"))
-    reader = RawReader(name, header) if raw else ProcessedReader(name, header)
+    before = head.count(b"\n") + 1
+    reader = RawReader(name, header) if raw else ProcessedReader(name, header, before)
     size = len(buffer)
     reader.feed(body)
     for chunk in chunks:
         size += len(chunk)
         reader.feed(chunk)
     sample, block_lines, instructions = reader.finish()
-    decoder = Decoder(name, header.lineinfo, (header.shared_base, header.local_base))
+    decoder = Decoder(
+        name,
+        header.lineinfo,
+        (header.shared_base, header.local_base),
+        lambda index, warp, line: sample[index].line_of(warp, line),
+    )
     return KernelTrace(name, header, sample, decoder, block_lines, instructions, size)
