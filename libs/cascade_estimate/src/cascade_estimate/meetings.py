@@ -72,13 +72,13 @@ class Meeting:
     __slots__ = (
         "_active",
         "_channels",
+        "_merges",
         "_offsets",
         "_orbits",
         "answer_cost",
         "began",
         "channel_share",
         "convoy",
-        "crowd",
         "crowded",
         "in_step",
         "meeting",
@@ -107,7 +107,7 @@ class Meeting:
         self.owed = 0.5
         self.began = -1.0
         self.crowded = self.meeting > spec.l2.mshr_merges
-        self.crowd = min(self.meeting / (2.0 * spec.l2.mshr_merges), 1.0)
+        self._merges = spec.l2.mshr_merges
         together = min(max(self.meeting / _CROWD - 1.0, 0.0), 1.0) if access.first else 0.0
         self.in_step = _OUT_OF_STEP + (_IN_STEP - _OUT_OF_STEP) * together
         # The cores of a cluster that have work share its port to the crossbar; blocks go round the clusters.
@@ -117,6 +117,18 @@ class Meeting:
         self.answer_cost = sharing / crossbar_load(outputs / inputs)
         if _apart(spec, around, access, addresses):
             self.send_cost = self.answer_cost = float(sharing)
+
+    def blocked(self, sectors: int, weight: float) -> float:
+        """DRAM latencies for which a slice waits when more requests for a line's sectors meet than it merges.
+
+        Args:
+            sectors: of the line.
+            weight: requests of one core for each sector; more than one only where lanes of an atomic collide,
+                which come one right after the other.
+        """
+        crowd = min(self.meeting * weight / (2.0 * self._merges), 1.0)
+        in_step = self.in_step if weight <= 1.0 else max(self.in_step, _IN_STEP)
+        return crowd * (1.0 + in_step * (sectors - 1))
 
     def orbit(self, channel: int) -> Orbit | None:
         """Where the accesses of all cores at this place go, None when they spread over most channels."""

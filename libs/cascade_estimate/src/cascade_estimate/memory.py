@@ -336,10 +336,10 @@ class Memory:
         load = busy * meeting.slice_share
         hold = busy * meeting.sharers
         turns = (meeting.meeting - 1.0) * (sectors - 0.5) * self._l2_cycle * weight
-        if miss and meeting.crowded:
-            # More requesters than an MSHR entry merges: for each sector the slice's queue waits for DRAM to
+        if miss and (meeting.crowded or weight * meeting.meeting > self.spec.l2.mshr_merges):
+            # More requests than an MSHR entry merges: for each sector the slice's queue waits for DRAM to
             # answer.
-            blocked = self._dram_access * meeting.crowd * (1.0 + meeting.in_step * (sectors - 1))
+            blocked = self._dram_access * meeting.blocked(sectors, weight)
             hold += blocked
             turns += blocked - self._dram_access
             load += blocked * meeting.slice_share / meeting.meeting
