@@ -27,6 +27,13 @@ def test_the_site_builds_strictly(tmp_path: Path) -> None:
     assert done.returncode == 0, done.stdout + done.stderr
     assert (tmp_path / "site" / "quickstart" / "index.html").is_file()
     assert 'class="mermaid"' in (tmp_path / "site" / "states" / "index.html").read_text()
+    # What the list for agents names is on the site too, as Markdown.
+    agents = tmp_path / "site" / "agents"
+    for target in re.findall(r"\]\(([^)]+)\)", (agents / "llms.txt").read_text()):
+        assert (agents / target).resolve().is_relative_to(tmp_path / "site"), target
+        assert (agents / target).is_file(), target
+    skill = (agents / "cascade-skill" / "SKILL.md").read_bytes()
+    assert skill == (ROOT / "docs" / "agents" / "cascade-skill" / "SKILL.md").read_bytes()
 
 
 @pytest.mark.parametrize("name", ["README.md", "CONTRIBUTING.md", "CHANGELOG.md"])

@@ -61,6 +61,13 @@ def test_every_state_is_told() -> None:
         assert f"- `{state}`: " in PROMPT
 
 
+def test_pages_are_listed_as_in_the_sidebar() -> None:
+    listed = re.findall(r"\]\(\.\./([^)]+)\)", FILES[Path("llms.txt")])
+    assert listed[:4] == ["index.md", "quickstart.md", "concepts.md", "trust.md"]
+    assert "operations/runbook.md" in listed  # in no sidebar, and a page all the same
+    assert len(listed) == len(set(listed))
+
+
 def test_links_of_the_list_lead_to_files() -> None:
     text = FILES[Path("llms.txt")]
     for target in re.findall(r"\]\(([^)]+)\)", text):

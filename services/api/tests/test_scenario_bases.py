@@ -280,6 +280,7 @@ def test_success_without_step_timing_is_a_bad_gateway(client: Client, background
     finish(client, run_id, sim_id, None)
     assert answer.result().status_code == 502
     assert "without a step timeline" in answer.result().json()["detail"]
+    assert f"work/sims/{sim_id}.out" in answer.result().json()["detail"]
 
 
 def test_a_stream_tells_of_a_failed_base_in_its_last_event(

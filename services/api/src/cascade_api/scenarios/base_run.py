@@ -121,7 +121,8 @@ async def _check_ended(gateway: Gateway, base: BaseRun, sim: Sim) -> None:
         )
     if not await sims.has_step_timeline(gateway.database, base.sim_id):
         raise BaseSimFailed(
-            f"base simulation {base.sim_id} of run {base.run_id} succeeded without a step timeline; its log says why",
+            f"base simulation {base.sim_id} of run {base.run_id} succeeded without a step timeline; what its worker "
+            f"printed says why (work/sims/{base.sim_id}.out, or the log of its pod or sandbox)",
             run_id=base.run_id,
             sim_id=base.sim_id,
         )
