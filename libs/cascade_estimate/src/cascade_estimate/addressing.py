@@ -22,7 +22,7 @@ class Location(NamedTuple):
 
 
 class AddressMap:
-    """Decodes 128-byte line numbers for one config; results are kept per line."""
+    """Decodes 128-byte line numbers for one config; `known` keeps results per line."""
 
     def __init__(self, spec: GpuSpec) -> None:
         channel_bit, _, letters = spec.address_mapping.partition(";")
@@ -30,7 +30,9 @@ class AddressMap:
         bits = letters.replace(".", "").replace("|", "").replace(" ", "")[::-1]
         self.channels = spec.channels
         self._slices = spec.slices_per_channel
+        self._slice_count = spec.slices
         self._hash_bits = spec.hash_bits
+        self._hashes = _remainders(spec.hash_bits)
         # What is hashed lies above channel and slice bits; where the channel is a remainder it is the whole
         # quotient, slice bits included (gpgpu-sim's addrdec.cc, addrdec_tlx).
         self._hash_above = 1 if spec.channels & (spec.channels - 1) else spec.slices_per_channel
@@ -46,7 +48,7 @@ class AddressMap:
             (bit - self.channel_bit, place) for place, bit in enumerate(picks) if bit >= self.channel_bit
         ]
         self._line_shift = max(self.channel_bit - LINE_SHIFT, 0)
-        self._known: dict[int, Location] = {}
+        self.known: dict[int, Location] = {}
 
     @property
     def folded(self) -> float:
@@ -55,14 +57,14 @@ class AddressMap:
         The hash numbers a power of two of slices; numbers beyond those that exist come back to the first ones,
         which then serve twice as much as the others (1.5 times the mean for 48 slices).
         """
-        slices, numbers = self.channels * self._slices, 1 << self._hash_bits
+        slices, numbers = self._slice_count, 1 << self._hash_bits
         return -(-numbers // slices) * slices / numbers if numbers > slices else 1.0
 
     def locate(self, line: int) -> Location:
         """Location of a 128-byte line."""
-        found = self._known.get(line)
+        found = self.known.get(line)
         if found is None:
-            found = self._known[line] = self._locate(line)
+            found = self.known[line] = self._locate(line)
         return found
 
     def _locate(self, line: int) -> Location:
@@ -73,12 +75,13 @@ class AddressMap:
         for bit, place in self._high_picks:
             bank |= (above >> bit & 1) << place
         slice_index = channel * self._slices + bank
-        if self._hash_bits:
+        if self._hashes is not None:
             # -gpgpu_memory_partition_indexing: pseudo-random interleaving (Rau, ISCA 1991), the remainder of
             # the address by an irreducible polynomial; numbers beyond the slices fold back to the first.
-            low = slice_index & (1 << self._hash_bits) - 1
-            hashed = _remainder(above // self._hash_above, low, self._hash_bits)
-            slice_index = (slice_index - low + hashed) % (self.channels * self._slices)
+            first, second, third = self._hashes
+            high = above // self._hash_above
+            slice_index ^= first[high & 255] ^ second[high >> 8 & 255] ^ third[high >> 16 & 255]
+            slice_index %= self._slice_count
             channel = slice_index // self._slices
         return Location(slice_index, channel)
 
@@ -88,7 +91,7 @@ _POLYNOMIALS = {4: 0b10011, 5: 0b100101, 6: 0b1000011}  # gpgpu-sim's hashing.cc
 
 @cache
 def _remainders(width: int) -> tuple[tuple[int, ...], ...] | None:
-    """For each of three bytes of the address's high part, its contribution to the remainder."""
+    """For each of three bytes of the address's high part, its contribution to the remainder; None without a hash."""
     polynomial = _POLYNOMIALS.get(width)
     if polynomial is None:
         return None
@@ -99,11 +102,3 @@ def _remainders(width: int) -> tuple[tuple[int, ...], ...] | None:
         return value
 
     return tuple(tuple(remainder(byte << 8 * place + width) for byte in range(256)) for place in range(3))
-
-
-def _remainder(high: int, low: int, width: int) -> int:
-    tables = _remainders(width)
-    if tables is None:
-        return low
-    first, second, third = tables
-    return low ^ first[high & 255] ^ second[high >> 8 & 255] ^ third[high >> 16 & 255]

@@ -75,6 +75,7 @@ class Memory:
         self.spec, self.around = spec, around
         self.traffic = Traffic()
         self._addresses = AddressMap(spec)
+        self._known_places = self._addresses.known
         # Per line its valid sectors, oldest first, and when its last fill arrives.
         self._l1: dict[int, int] = {}
         self._l1_arrives: dict[int, float] = {}
@@ -345,11 +346,11 @@ class Memory:
             load += blocked * meeting.slice_share / meeting.meeting
         self._pool_l2 = pool + load
         traffic.l2_busy += load
-        where = self._addresses.locate(line)
-        own = self._slices[where.slice]
+        where, channel = self._known_places.get(line) or self._addresses.locate(line)
+        own = self._slices[where]
         if own > start:
             start = own
-        self._slices[where.slice] = start + hold
+        self._slices[where] = start + hold
         # The slice serves those who meet in turn, a sector each, so on average only half a turn is left
         # after this one.
         done = start + busy + turns
@@ -357,7 +358,7 @@ class Memory:
             done = self._evict(sectors, at_slice, done, meeting)
         if miss:
             traffic.l2_misses += sectors
-            done = self._dram(line, sectors, done, where.channel, meeting, dense=dense)
+            done = self._dram(line, sectors, done, channel, meeting, dense=dense)
         elif not write:
             arrives = self._l2_arrives.get(line)
             if arrives is not None and arrives > done:
