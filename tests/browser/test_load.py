@@ -1,18 +1,24 @@
-"""A run of 64 sims that streams 2,000 events a second: the page must stay quick under the reader's hands.
+"""A run of 64 sims streams 2,000 events a second: the page must get them all and stay quick under the reader's hands.
 
-The events are facts told to the real log, which reach the page through the real gateway. A machine that cannot carry
-that many beside the browser is said to, with what it gave; the bound on the page's latency holds at any rate.
+The events are facts told to the real log, which reach the page through the real gateway. What is asserted:
+
+* Every log line that was told has reached the page, none twice, on one unbroken stream.
+* The page got them as fast as they came: a bare reader of the same stream, which only counts, has the last one at most
+  two seconds sooner. A machine that cannot carry 2,000 events a second beside a browser is not held against the page:
+  the rates told, read and shown stand in the summary, and are the same facts over three times.
+* No click waited 200 ms or longer, in any round. A machine that is busy with other work answers late on an empty page
+  too: what a click there waits beyond a frame or three is the machine's, and is added to the bound.
 """
 
 import asyncio
-import re
-import statistics
+import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from dataclasses import dataclass
 from typing import Final
 
 from cascade_cli.testing_runs import ToldRun, operator_log, tell, tell_run
-from cascade_cli.testing_serve import Server
+from cascade_cli.testing_serve import Server, eventually
 from cascade_core.facts import AnyFact
 from cascade_core.jetstream.log import JetStreamLog
 from playwright.async_api import Page, expect
@@ -22,9 +28,15 @@ from tests.browser.conftest import OpenPage
 EVENTS_PER_S: Final = 2000
 SIMS: Final = 64
 TICK_S: Final = 0.05
+LINES_PER_CHUNK: Final = 3
 LATENCY_BOUND_MS: Final = 200
+QUIET_CLICK_MS: Final = 50
+"""An empty page on an idle machine answers within three frames."""
 ROUNDS: Final = 3
-"""Other work on the machine may disturb one; a page that is slow is slow in all of them."""
+TURNS_PER_ROUND: Final = 4
+LAG_BOUND_S: Final = 2.0
+"""The page draws a few times a second, and gathers what comes in between."""
+LOG_EVENT: Final = b'{"type":"log"'
 LINE: Final = "gpgpu_n_mem_read_global = 12345, kernel block {number} of sim {sim}"
 
 OBSERVE: Final = """
@@ -37,22 +49,68 @@ new PerformanceObserver((list) => {
   for (const entry of list.getEntries()) if (!entry.hadRecentInput) shifted += entry.value;
 }).observe({ type: "layout-shift" });
 """
+WORST: Final = "Math.max(0, ...latencies.map(([, ms]) => ms))"
+EMPTY_PAGE: Final = """
+<button onclick="this.textContent = Number(this.textContent) + 1">0</button>
+"""
+
+
+@dataclass
+class Told:
+    """What was told so far, and when it began and ended."""
+
+    facts: int = 0
+    chunks: int = 0
+    began_s: float = 0.0
+    ended_s: float = 0.0
+
+    @property
+    def lines(self) -> int:
+        """Log lines."""
+        return self.chunks * LINES_PER_CHUNK
+
+
+@dataclass
+class Read:
+    """What a bare reader of the stream got so far, and when the newest of it came."""
+
+    chunks: int = 0
+    newest_s: float = 0.0
+
+
+@dataclass(frozen=True)
+class Round:
+    """What one round of clicks saw."""
+
+    worst_ms: float
+    worst_empty_ms: float
+
+    @property
+    def bound_ms(self) -> float:
+        """What the page's slowest click may take on this machine as busy as it was."""
+        return LATENCY_BOUND_MS + max(0.0, self.worst_empty_ms - QUIET_CLICK_MS)
+
+    def __str__(self) -> str:
+        return (
+            f"slowest click {self.worst_ms:.0f} ms of {self.bound_ms:.0f} ms allowed, "
+            f"{self.worst_empty_ms:.0f} ms on an empty page beside it"
+        )
 
 
 @asynccontextmanager
-async def streaming(log: JetStreamLog, run: ToldRun) -> AsyncIterator[None]:
+async def streaming(log: JetStreamLog, run: ToldRun, told: Told) -> AsyncIterator[None]:
     """Log chunks and heartbeats of all sims, 2,000 a second, during the block."""
 
     # Not cancelled: before Python 3.12 a cancellation in the middle of an append may be lost.
     enough = asyncio.Event()
 
     async def stream() -> None:
-        loop = asyncio.get_running_loop()
-        due = loop.time()
+        told.began_s = due = time.monotonic()
         numbers = [0] * len(run.sims)
         turn = 0
         while not enough.is_set():
             batch: list[AnyFact] = []
+            chunks = 0
             for _ in range(round(EVENTS_PER_S * TICK_S)):
                 at = turn % len(run.sims)
                 sim = run.sims[at]
@@ -60,12 +118,18 @@ async def streaming(log: JetStreamLog, run: ToldRun) -> AsyncIterator[None]:
                 if turn % 8 == 0:
                     batch.append(run.heartbeat(sim))
                 else:
-                    lines = [LINE.format(number=numbers[at], sim=at)] * 3
+                    lines = [LINE.format(number=numbers[at], sim=at)] * LINES_PER_CHUNK
                     batch.append(run.chunk(sim, numbers[at], lines))
                     numbers[at] += 1
+                    chunks += 1
             await tell(log, batch)
-            due = max(due + TICK_S, loop.time() - 1)  # a machine that falls behind is not made to catch up
-            await asyncio.sleep(max(0.0, due - loop.time()))
+            told.facts += len(batch)
+            told.chunks += chunks
+            due = max(
+                due + TICK_S, time.monotonic() - 1
+            )  # a machine that falls behind is not made to catch up
+            await asyncio.sleep(max(0.0, due - time.monotonic()))
+        told.ended_s = time.monotonic()
 
     task = asyncio.create_task(stream())
     try:
@@ -75,55 +139,114 @@ async def streaming(log: JetStreamLog, run: ToldRun) -> AsyncIterator[None]:
         await task
 
 
+@asynccontextmanager
+async def reading(server: Server, run_id: str) -> AsyncIterator[Read]:
+    """A reader of the run's event stream that does nothing but count, during the block: what the gateway can give."""
+    read = Read()
+    open_now = asyncio.Event()
+
+    async def count() -> None:
+        tail = b""
+        headers = {"Accept": "text/event-stream", "Accept-Encoding": "identity"}
+        async with (
+            server.client() as client,
+            client.stream("GET", f"/api/runs/{run_id}/events", headers=headers) as reply,
+        ):
+            async for piece in reply.aiter_raw():
+                open_now.set()
+                found = (tail + piece).count(LOG_EVENT)
+                tail = piece[-(len(LOG_EVENT) - 1) :]
+                if found > 0:
+                    read.chunks += found
+                    read.newest_s = time.monotonic()
+
+    task = asyncio.create_task(count())
+    try:
+        await asyncio.wait_for(open_now.wait(), 30)
+        yield read
+    finally:
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+
+
 async def test_clicks_are_answered_while_64_sims_stream(
     server: Server, estimated_run: str, open_page: OpenPage, notes: list[str]
 ) -> None:
     async with operator_log(server.data_dir) as log:
         run = await tell_run(log, "demo", {"SM80_A100": 40, "SM80_A30": 24})
+        assert len(run.sims) == SIMS
         await tell(log, [fact for sim in run.sims for fact in [*run.launched(sim), run.heartbeat(sim)]])
         page = await open_page(server, f"/runs/{run.run_id}")
-        await expect(page.get_by_test_id("line")).to_contain_text("Live")
-        await page.evaluate(OBSERVE)
-        async with streaming(log, run):
-            await expect(page.get_by_test_id("line")).to_contain_text("events a second", timeout=30_000)
-            for _ in range(ROUNDS):
-                rate, latencies = await use(page)
-                notes.append(
-                    f"load: {rate:,.0f} of {EVENTS_PER_S:,} events a second reached the page; "
-                    f"clicks were answered in {latencies} ms"
-                )
-                if max(latencies) < LATENCY_BOUND_MS:
-                    break
-            await expect(page.get_by_test_id("line")).to_have_attribute("data-state", "live")
-    assert max(latencies) < LATENCY_BOUND_MS, notes
+        line = page.get_by_test_id("line")
+        await expect(line).to_contain_text("Live")
+        empty = await open_page(
+            server, "/api/health"
+        )  # a window of its own, so that none of the two is hidden
+        await empty.set_content(EMPTY_PAGE)
+        for each in (page, empty):
+            await each.evaluate(OBSERVE)
+
+        told = Told()
+        quiet = await use(page, empty)
+        async with reading(server, run.run_id) as read:
+            async with streaming(log, run, told):
+                await expect(line).to_contain_text("events a second", timeout=30_000)
+                rounds = [await use(page, empty) for _ in range(ROUNDS)]
+
+            async def all_shown() -> bool:
+                return await lines_shown(page) >= told.lines
+
+            await eventually(all_shown, f"all {told.lines:,} log lines on the page")
+            shown_s = time.monotonic()
+
+            async def all_read() -> bool:
+                return read.chunks >= told.chunks
+
+            await eventually(all_read, f"all {told.chunks:,} log events at the reader")
+        rates = [told.facts / (end - told.began_s) for end in (told.ended_s, read.newest_s, shown_s)]
+        notes.append(
+            f"load: {told.facts:,} events; {EVENTS_PER_S:,} a second wanted, {rates[0]:,.0f} told, "
+            f"{rates[1]:,.0f} read, {rates[2]:,.0f} shown"
+        )
+        notes.append(f"load, before the stream: {quiet}")
+        notes.extend(f"load, during it: {one}" for one in rounds)
+        assert [read.chunks, await lines_shown(page)] == [told.chunks, told.lines]
+        assert int(await line.get_attribute("data-events") or 0) >= told.facts
+        assert shown_s - read.newest_s < LAG_BOUND_S, notes
+        await expect(line).to_have_attribute("data-state", "live")
+        await expect(line).to_contain_text("Live")
+    for one in rounds:
+        assert one.worst_ms < one.bound_ms, notes
     assert await page.evaluate("shifted") < 0.1
 
 
-async def use(page: Page) -> tuple[float, list[float]]:
-    """What a reader does: unfold, fold, open a sim, close it. Returns the rate that the page told, and the latencies.
+async def lines_shown(page: Page) -> int:
+    """Log lines that reached the page."""
+    return int(await page.get_by_test_id("line").get_attribute("data-log-lines") or 0)
+
+
+async def use(page: Page, empty: Page) -> Round:
+    """What a reader does: unfold, fold, open a sim, close it; and a click on the empty page after each.
 
     A latency is from the key or button to the frame that shows its effect. [ms]
     """
-    rates = []
+    for each in (page, empty):
+        await each.evaluate("latencies.length = 0")
     group = page.get_by_test_id("sim-group").first
-    await page.evaluate("latencies.length = 0")
-    for number in range(4):
+    for number in range(TURNS_PER_ROUND):
         await group.locator("button.fold").click()
         await expect(group.get_by_test_id("sim-card").first).to_be_visible()
+        await empty.locator("button").click()
         await group.locator("button.fold").click()
         await expect(group.locator(".square").first).to_be_visible()
+        await empty.locator("button").click()
         await group.locator(".square").nth(number).click()
         await expect(page.get_by_test_id("sim-drawer")).to_be_visible()
+        await page.bring_to_front()  # keys go to the window that was clicked last
         await page.keyboard.press("Escape")
         await expect(page.get_by_test_id("sim-drawer")).to_have_count(0)
-        told = re.search(r"([\d,]+) events a second", await page.get_by_test_id("line").inner_text())
-        rates.append(float(told[1].replace(",", "")) if told else 0.0)
-        # The page counts a rate each second.
+        await empty.locator("button").click()
         await page.wait_for_function(
             "(then) => performance.now() - then > 900", arg=await page.evaluate("performance.now()")
         )
-    latencies: list[float] = await page.evaluate(
-        "Object.values(Object.groupBy(latencies, ([id]) => id)).map((all) => Math.max(...all.map(([, ms]) => ms)))"
-    )
-    assert len(latencies) > 5
-    return statistics.median(rates), latencies
+    return Round(worst_ms=await page.evaluate(WORST), worst_empty_ms=await empty.evaluate(WORST))

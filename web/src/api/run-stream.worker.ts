@@ -10,7 +10,7 @@ import type { RunEvent } from "./types";
 export type ToWorker = { readonly kind: "open"; readonly url: string; readonly token: string | null } | { readonly kind: "drawn" };
 export type FromWorker =
   | { readonly kind: "status"; readonly status: LineStatus }
-  | { readonly kind: "batch"; readonly batch: Batch; readonly events: number };
+  | { readonly kind: "batch"; readonly batch: Batch; readonly events: number; readonly lines: number };
 
 /** Five changes a second read as live; more would only cost. */
 const FLUSH_MS = 200;

@@ -15,6 +15,8 @@ export class Gathering {
   private kernels: Kernel[] = [];
   /** Events since the last batch, for the page's rate display. */
   private events = 0;
+  /** Log lines among them, shown or not. */
+  private lines = 0;
 
   add(event: RunEvent): void {
     this.events += 1;
@@ -28,6 +30,7 @@ export class Gathering {
         this.logs.delete(event.sim.id); // its log_tail holds these lines already
         return;
       case "log": {
+        this.lines += event.lines.length;
         const lines = [...(this.logs.get(event.sim_id) ?? []), ...event.lines.slice(-LOG_TAIL_LINES)];
         this.logs.set(event.sim_id, lines.slice(-LOG_TAIL_LINES));
         return;
@@ -41,8 +44,8 @@ export class Gathering {
     }
   }
 
-  /** The batch so far and its number of events, or null when nothing came; starts afresh. */
-  take(): { batch: Batch; events: number } | null {
+  /** The batch so far with its number of events and log lines, or null when nothing came; starts afresh. */
+  take(): { batch: Batch; events: number; lines: number } | null {
     if (this.events === 0) return null;
     const batch: Batch = {
       snapshot: this.snapshot,
@@ -50,11 +53,12 @@ export class Gathering {
       logs: [...this.logs].map(([simId, lines]) => ({ simId, lines })),
       kernels: this.kernels,
     };
-    const events = this.events;
+    const { events, lines } = this;
     this.clear();
     this.snapshot = null;
     this.events = 0;
-    return { batch, events };
+    this.lines = 0;
+    return { batch, events, lines };
   }
 
   private clear(): void {

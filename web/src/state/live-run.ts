@@ -14,6 +14,10 @@ export class RunStore {
   readonly line = signal<LineStatus>({ state: "connecting" });
   /** Events a second over the last batch window. */
   readonly rate = signal(0);
+  /** Events since the page was opened. */
+  readonly events = signal(0);
+  /** Log lines among them: what a test of the stream counts, as every one of them is told once. */
+  readonly logLines = signal(0);
   /** When the page last heard from the server, by this browser's clock. */
   readonly heardAt = signal<number | null>(null);
   private readonly sims = new Map<string, Signal<Sim>>();
@@ -59,6 +63,7 @@ export class RunStore {
     }
     this.heardAt.value = Date.now();
     this.countEvents(message.events);
+    this.logLines.value += message.lines;
     const next = applyBatch(this.run.peek(), message.batch);
     if (next !== null) this.set(next);
     afterDrawing(() => {
@@ -79,6 +84,7 @@ export class RunStore {
   }
 
   private countEvents(events: number): void {
+    this.events.value += events;
     this.windowEvents += events;
     const elapsed = performance.now() - this.windowStart;
     if (elapsed < 1000) return;
