@@ -15,6 +15,7 @@ import { NewRunView } from "./views/new-run";
 
 const RunView = later(() => import("./views/run/run").then((m) => m.RunView));
 const LogView = later(() => import("./views/run/log").then((m) => m.LogView));
+const KernelsView = later(() => import("./views/run/kernels").then((m) => m.KernelsView));
 const CompareView = later(() => import("./views/compare").then((m) => m.CompareView));
 const SimulatorView = later(() => import("./views/simulator").then((m) => m.SimulatorView));
 
@@ -49,6 +50,8 @@ function View({ route }: { route: Route }) {
       return <RunView key={route.runId} runId={route.runId} simId={route.simId} />;
     case "log":
       return <LogView key={route.simId} runId={route.runId} simId={route.simId} />;
+    case "kernels":
+      return <KernelsView key={route.simId} runId={route.runId} simId={route.simId} />;
     case "compare":
       return <CompareView />;
     case "simulator":

@@ -11,6 +11,7 @@ export type Route =
   | { readonly view: "run"; readonly runId: string }
   | { readonly view: "sim"; readonly runId: string; readonly simId: string }
   | { readonly view: "log"; readonly runId: string; readonly simId: string }
+  | { readonly view: "kernels"; readonly runId: string; readonly simId: string }
   | { readonly view: "compare" }
   | { readonly view: "simulator" }
   | { readonly view: "not-found"; readonly path: string };
@@ -41,7 +42,7 @@ export function parsePath(path: string): Route {
     if (id === undefined) return { view: "runs" };
     if (third === undefined) return { view: "run", runId: id };
     if (third === "sims" && simId !== undefined && last === undefined) return { view: "sim", runId: id, simId };
-    if (third === "sims" && simId !== undefined && last === "log" && parts.length === 5) return { view: "log", runId: id, simId };
+    if (third === "sims" && simId !== undefined && (last === "log" || last === "kernels") && parts.length === 5) return { view: last, runId: id, simId };
   }
   if (first === "compare" && id === undefined) return { view: "compare" };
   if (first === "simulator" && id === undefined) return { view: "simulator" };
@@ -63,7 +64,8 @@ export function pathOf(route: Route): string {
     case "sim":
       return `/runs/${at(route.runId)}/sims/${at(route.simId)}`;
     case "log":
-      return `/runs/${at(route.runId)}/sims/${at(route.simId)}/log`;
+    case "kernels":
+      return `/runs/${at(route.runId)}/sims/${at(route.simId)}/${route.view}`;
     case "not-found":
       return route.path;
     default:

@@ -25,6 +25,7 @@ export type KernelStat = Schemas["KernelStat"];
 export type Comparison = Schemas["Comparison"];
 export type ComparisonRow = Schemas["ComparisonRow"];
 export type SimFile = Schemas["SimFile"];
+export type SimResults = Schemas["SimResults"];
 export type RunFile = Schemas["RunFile"];
 export type RunEvent = Schemas["RunEvent"];
 export type RunEstimate = Schemas["RunEstimate"];

@@ -5,7 +5,7 @@
 import type { TargetedPointerEvent } from "preact";
 import { useEffect, useMemo, useRef, useState } from "preact/hooks";
 import { readableName } from "../model/demangle";
-import type { TimeWord } from "../model/engine";
+import type { RealWord, TimeWord } from "../model/engine";
 import type { Kernel } from "../model/entities";
 import type { Lane, Window } from "../model/timeline";
 import { clampWindow, firstVisible, kernelAt, laneOf, panWindow, ticks, zoomWindow } from "../model/timeline";
@@ -20,7 +20,7 @@ export interface TimelineLane {
   /** Measured kernels are drawn apart from simulated ones. */
   readonly real: boolean;
   /** What its times are called: measured, simulated, estimated, replayed. */
-  readonly word: TimeWord | "measured";
+  readonly word: TimeWord | RealWord;
 }
 
 const LANE_PX = 22;
@@ -44,7 +44,9 @@ export function KernelTimeline({ lanes }: { lanes: readonly TimelineLane[] }) {
   const [hover, setHover] = useState<Hover | null>(null);
   const [focused, setFocused] = useState(0);
   const endNs = useMemo(() => Math.max(1, ...lanes.map((lane) => laneOf(lane.kernels).endNs)), [lanes]);
-  const labelPx = width < 560 ? 84 : 190;
+  const words = [...new Set(lanes.map((lane) => lane.word))];
+  const tagged = words.length > 1 && width >= 560;
+  const labelPx = width < 560 ? 84 : tagged ? 230 : 190;
   const plotPx = Math.max(width - labelPx, 50);
   const heightPx = Math.min(MAX_HEIGHT_PX, AXIS_PX + lanes.length * LANE_PX + 4);
   const maxScroll = Math.max(0, AXIS_PX + lanes.length * LANE_PX + 4 - heightPx);
@@ -64,9 +66,9 @@ export function KernelTimeline({ lanes }: { lanes: readonly TimelineLane[] }) {
   useEffect(() => {
     const element = canvas.current;
     if (element === null) return;
-    const frame = requestAnimationFrame(() => draw(element, { lanes, shown, scroll, width, heightPx, labelPx, focused, hover: hover?.kernel ?? null }));
+    const frame = requestAnimationFrame(() => draw(element, { lanes, shown, scroll, width, heightPx, labelPx, tagged, focused, hover: hover?.kernel ?? null }));
     return () => cancelAnimationFrame(frame);
-  }, [lanes, shown.fromNs, shown.toNs, scroll, width, heightPx, labelPx, version, hover?.kernel, focused]);
+  }, [lanes, shown.fromNs, shown.toNs, scroll, width, heightPx, labelPx, tagged, version, hover?.kernel, focused]);
 
   const nsAt = (x: number) => shown.fromNs + ((x - labelPx) / plotPx) * (shown.toNs - shown.fromNs);
   const zoom = (factor: number, aroundNs = (shown.fromNs + shown.toNs) / 2) => {
@@ -160,13 +162,15 @@ export function KernelTimeline({ lanes }: { lanes: readonly TimelineLane[] }) {
     else if (top + LANE_PX > scroll + viewPx) setScrollPx(top + LANE_PX - viewPx);
   };
 
-  const words = [...new Set(lanes.filter((lane) => !lane.real).map((lane) => lane.word))];
+  const firstLane = Math.floor(scroll / LANE_PX) + 1;
+  const lastLane = Math.min(lanes.length, Math.floor((scroll + heightPx - AXIS_PX) / LANE_PX));
   const chosen = lanes[focused];
   return (
     <div class="timeline" data-testid="timeline">
       <div class="row spread">
         <p class="small muted">
-          {formatNs(shown.fromNs)} to {formatNs(shown.toNs)} of {formatNs(endNs)}{words.length === 1 ? ` ${words[0]}` : ""}. Drag to pan, Ctrl or Shift + wheel to zoom.
+          {formatNs(shown.fromNs)} to {formatNs(shown.toNs)} of {formatNs(endNs)}
+          {words.length === 1 ? ` ${words[0]}` : ""}.{maxScroll > 0 ? ` Lanes ${firstLane} to ${lastLane} of ${lanes.length}: the wheel scrolls them.` : ""} Drag to pan, Ctrl or Shift + wheel to zoom.
         </p>
         <div class="row tight" role="group" aria-label="Timeline zoom">
           <button type="button" class="tiny" onClick={() => zoom(1 / ZOOM_STEP)} aria-label="Zoom out">
@@ -232,6 +236,8 @@ interface Scene {
   readonly width: number;
   readonly heightPx: number;
   readonly labelPx: number;
+  /** Each lane says where its times come from. */
+  readonly tagged: boolean;
   readonly focused: number;
   readonly hover: Kernel | null;
 }
@@ -268,8 +274,13 @@ function draw(canvas: HTMLCanvasElement, scene: Scene): void {
       g.fillRect(0, y, scene.width, LANE_PX);
     }
     drawSlices(g, laneOf(lane.kernels), y, scene, xOf, (kernel) => (lane.real ? cssColour("--real") : (palette[colourOf(kernel.name)] ?? text)));
+    const tagPx = scene.tagged ? g.measureText(lane.word).width + 10 : 0;
     g.fillStyle = text;
-    g.fillText(fit(g, lane.label, labelPx - 10), 2, y + LANE_PX / 2);
+    g.fillText(fit(g, lane.label, labelPx - 10 - tagPx), 2, y + LANE_PX / 2);
+    if (scene.tagged) {
+      g.fillStyle = muted;
+      g.fillText(lane.word, labelPx - tagPx, y + LANE_PX / 2);
+    }
   }
   g.restore();
 

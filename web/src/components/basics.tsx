@@ -3,6 +3,8 @@
 import type { ComponentChildren } from "preact";
 import { useEffect, useRef, useState } from "preact/hooks";
 import { readableName } from "../model/demangle";
+import type { RealWord, TimeWord } from "../model/engine";
+import { WORD_MEANING } from "../model/engine";
 import type { RunState, SimState, TraceState } from "../model/entities";
 import { SIM_STATES } from "../model/entities";
 import { formatAge, formatMoment } from "../model/units";
@@ -39,6 +41,16 @@ export function Badge({ tone = "", title, children }: { tone?: string; title?: s
   return (
     <span class={`badge ${tone}`} title={title}>
       {children}
+    </span>
+  );
+}
+
+/** Where a number comes from: one word, one look, everywhere. */
+export function WordBadge({ word }: { word: TimeWord | RealWord }) {
+  return (
+    <span class={`word w-${word}`} title={WORD_MEANING[word]} data-testid="word">
+      <i aria-hidden="true" />
+      {word}
     </span>
   );
 }

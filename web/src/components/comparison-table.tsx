@@ -2,12 +2,13 @@
 // real time as a mark where there is one, and the error against it.
 import { useMemo, useState } from "preact/hooks";
 import { seriesVariable } from "../charts/colours";
-import type { Cell, ColumnSummary, Row, SortKey, Table } from "../model/comparison";
+import type { Cell, ColumnSummary, Metric, Row, SortKey, Table } from "../model/comparison";
+import type { RealWord, TimeWord } from "../model/engine";
 import type { Interval } from "../model/estimate";
 import { filterRows, groupByName, sortRows } from "../model/comparison";
-import { MISSING, formatExact, formatNs, formatPercent, formatSignedPercent, plural, significant } from "../model/units";
+import { MISSING, formatCount, formatExact, formatNs, formatPercent, formatSignedPercent, plural, significant } from "../model/units";
 import { withoutSharedStart } from "../model/labels";
-import { Badge, KernelName } from "./basics";
+import { Badge, KernelName, WordBadge } from "./basics";
 import { VirtualList } from "./virtual";
 
 const LINE_PX = 20;
@@ -28,12 +29,13 @@ export function ColumnCards({ table, comparable, intervals }: CardsProps) {
         <li key={column.key} style={{ borderTopColor: `var(${seriesVariable(i)})` }}>
           <strong class="break">{column.label}</strong>
           <span class="big">{formatNs(column.total?.median)}</span>
+          {column.total !== null && <WordBadge word={column.word} />}
           <span class="small muted">{totalNote(column)}</span>
           {column.word === "estimated" && <IntervalNote interval={intervals?.get(column.label)} />}
-          {table.columns.length > 1 && <span class="small">{comparable ? ratioNote(column) : "not comparable: replayed numbers"}</span>}
-          {table.hasErrors && (
+          {table.columns.length > 1 && column.total !== null && <span class="small">{comparable ? ratioNote(column) : "not comparable: replayed numbers"}</span>}
+          {(table.hasErrors || (table.hasReal && column.measuredOn !== null)) && (
             <span class="small" data-testid="mape">
-              {column.mapePct === null ? "no error: no row has both times" : `MAPE ${formatPercent(column.mapePct)} over ${plural(column.mapeRows, "kernel")}`}
+              {mapeNote(column)}
             </span>
           )}
         </li>
@@ -53,12 +55,20 @@ function IntervalNote({ interval }: { interval: Interval | undefined }) {
 
 function totalNote(column: ColumnSummary): string {
   if (column.total === null) return "no replica succeeded yet";
-  if (column.total.low === column.total.high && column.total.n > 1) return `${column.word}, ${column.total.n} equal replicas`;
-  if (column.total.n === 1) return `${column.word}, 1 replica`;
-  return `${column.word}, median of ${column.total.n}; ${formatNs(column.total.low)} to ${formatNs(column.total.high)}`;
+  const { n, low, high } = column.total;
+  const sum = `sum of ${plural(column.kernels, "kernel")}`;
+  if (n === 1) return `${sum}, 1 replica`;
+  if (low === high) return `${sum}, ${n} equal replicas`;
+  return `${sum}, median of ${n} replicas: ${formatNs(low)} to ${formatNs(high)}`;
+}
+
+function mapeNote(column: ColumnSummary): string {
+  if (column.measuredOn !== null) return `no error: the real times are ${column.measuredOn}'s`;
+  return column.mapePct === null ? "no error: no row has both times" : `MAPE ${formatPercent(column.mapePct)} over ${plural(column.mapeRows, "kernel")}`;
 }
 
 function ratioNote(column: ColumnSummary): string {
+  if (column.fewer) return "not comparable: other configs finished more kernels";
   if (column.ratio === null) return MISSING;
   if (column.ties) return "ties for the fastest (within 1%)";
   return column.ratio === 1 ? "fastest" : `${significant(column.ratio)}× the fastest`;
@@ -66,16 +76,27 @@ function ratioNote(column: ColumnSummary): string {
 
 const SORTS: ReadonlyArray<readonly [SortKey, string]> = [
   ["order", "Launch order"],
-  ["time", "Longest"],
+  ["time", "Largest"],
   ["error", "Largest error"],
   ["spread", "Widest spread"],
 ];
 
-export function ComparisonTable({ table }: { table: Table }) {
+interface TableProps {
+  /** Times, with the measured ones where there are any. */
+  readonly table: Table;
+  readonly realWord: RealWord;
+  /** The same rows with another number. */
+  readonly metricTable: (metric: Metric) => Table;
+}
+
+export function ComparisonTable({ table: times, realWord, metricTable }: TableProps) {
+  const [metric, setMetric] = useState<Metric>("time");
   const [text, setText] = useState("");
   const [sort, setSort] = useState<SortKey>("order");
-  const [grouped, setGrouped] = useState(false);
+  const [byName, setByName] = useState(false);
+  const grouped = byName && metric !== "ipc";
   const [rowScale, setRowScale] = useState(false);
+  const table = useMemo(() => (metric === "time" ? times : metricTable(metric)), [times, metric]);
   const base = useMemo(() => (grouped ? groupByName(table) : table), [table, grouped]);
   const rows = useMemo(() => sortRows(filterRows(base.rows, text), sort), [base, text, sort]);
   const labels = useMemo(() => withoutSharedStart(table.columns.map((column) => column.label)), [table]);
@@ -86,6 +107,16 @@ export function ComparisonTable({ table }: { table: Table }) {
       <div class="row">
         <input type="search" placeholder="Search kernels" aria-label="Search kernels" value={text} onInput={(event) => setText(event.currentTarget.value)} />
         <label class="inline">
+          Show{" "}
+          <select value={metric} onChange={(event) => setMetric(METRICS.find((key) => key === event.currentTarget.value) ?? "time")} data-testid="comparison-metric">
+            {METRICS.map((key) => (
+              <option key={key} value={key}>
+                {METRIC_LABEL[key]}
+              </option>
+            ))}
+          </select>
+        </label>
+        <label class="inline">
           Sort{" "}
           <select value={sort} onChange={(event) => setSort(SORTS.find(([key]) => key === event.currentTarget.value)?.[0] ?? "order")} data-testid="comparison-sort">
             {SORTS.filter(([key]) => key !== "error" || table.hasErrors).map(([key, label]) => (
@@ -95,8 +126,8 @@ export function ComparisonTable({ table }: { table: Table }) {
             ))}
           </select>
         </label>
-        <label class="check">
-          <input type="checkbox" checked={grouped} onChange={(event) => setGrouped(event.currentTarget.checked)} data-testid="group-by-name" /> Sum by name
+        <label class="check" title={metric === "ipc" ? "An IPC can't be summed" : undefined}>
+          <input type="checkbox" checked={grouped} disabled={metric === "ipc"} onChange={(event) => setByName(event.currentTarget.checked)} data-testid="group-by-name" /> Sum by name
         </label>
         <label class="check">
           <input type="checkbox" checked={rowScale} onChange={(event) => setRowScale(event.currentTarget.checked)} /> Scale each row
@@ -105,8 +136,9 @@ export function ComparisonTable({ table }: { table: Table }) {
           {plural(rows.length, grouped ? "name" : "kernel")}
         </span>
       </div>
+      <Legend table={table} realWord={realWord} />
       <VirtualList
-        label="Kernel times by config"
+        label={`${METRIC_LABEL[metric]} of each kernel by config`}
         testid="comparison"
         count={rows.length}
         rowPx={rowPx}
@@ -114,10 +146,45 @@ export function ComparisonTable({ table }: { table: Table }) {
         row={(index) => {
           const row = rows[index];
           if (row === undefined) return null;
-          return <CompareRow key={`${grouped}${row.index}`} row={row} at={index} table={base} labels={labels} rowPx={rowPx} scaleNs={rowScale ? longestOf(row) : base.longestNs} />;
+          return <CompareRow key={`${grouped}${row.index}`} row={row} at={index} table={base} labels={labels} rowPx={rowPx} scaleNs={rowScale ? longestOf(row) : base.longestNs} format={FORMAT[metric]} realWord={realWord} />;
         }}
       />
     </div>
+  );
+}
+
+type Format = (value: number | null | undefined) => string;
+
+const METRICS: readonly Metric[] = ["time", "ipc", "cycles", "instructions"];
+const METRIC_LABEL: Record<Metric, string> = { time: "Time", ipc: "IPC", cycles: "Cycles", instructions: "Instructions" };
+const FORMAT: Record<Metric, Format> = {
+  time: formatNs,
+  ipc: (value) => (value === null || value === undefined ? MISSING : significant(value)),
+  cycles: formatCount,
+  instructions: formatCount,
+};
+
+/** What bars, whiskers and marks mean, for the columns that are there. */
+function Legend({ table, realWord }: { table: Table; realWord: RealWord }) {
+  const measured: readonly RealWord[] = table.hasReal || table.hasErrors ? [realWord] : [];
+  const words = [...new Set<TimeWord | RealWord>([...measured, ...table.columns.map((column) => column.word)])];
+  const spread = table.rows.some((row) => row.cells.some((cell) => cell !== null && cell.time.high > cell.time.low));
+  return (
+    <p class="legend small muted" data-testid="legend">
+      {words.map((word) => (
+        <WordBadge key={word} word={word} />
+      ))}
+      {table.hasErrors && (
+        <span>
+          <b class="key-mark" aria-hidden="true" /> real time; the percentage is the error against it
+        </span>
+      )}
+      {spread && (
+        <span>
+          <b class="key-whisker" aria-hidden="true" /> range over replicas
+        </span>
+      )}
+    </p>
   );
 }
 
@@ -125,12 +192,24 @@ function longestOf(row: Row): number {
   return Math.max(row.realNs ?? 0, ...row.cells.map((cell) => Math.max(cell?.time.high ?? 0, cell?.realNs ?? 0)));
 }
 
-function CompareRow({ row, at, table, labels, rowPx, scaleNs }: { row: Row; at: number; table: Table; labels: readonly string[]; rowPx: number; scaleNs: number }) {
+interface RowProps {
+  readonly row: Row;
+  readonly at: number;
+  readonly table: Table;
+  readonly labels: readonly string[];
+  readonly rowPx: number;
+  readonly scaleNs: number;
+  readonly format: Format;
+  readonly realWord: RealWord;
+}
+
+function CompareRow({ row, at, table, labels, rowPx, scaleNs, format, realWord }: RowProps) {
   const percent = (ns: number) => `${scaleNs === 0 ? 0 : (ns / scaleNs) * 100}%`;
   return (
     <div class="compare-row" role="row" aria-rowindex={at + 1} style={{ height: `${rowPx}px` }} data-testid="compare-row">
-      <div role="cell" class="one-line compare-name" style={{ height: `${NAME_PX}px` }}>
-        <span class="muted small">{row.count > 1 ? `${formatExact(row.count)}×` : `#${row.index + 1}`}</span> <KernelName name={row.name} />
+      <div role="cell" class="compare-name" style={{ height: `${NAME_PX}px` }}>
+        <span class="muted small">{row.count > 1 ? `${formatExact(row.count)}×` : `#${row.index + 1}`}</span>
+        <KernelName name={row.name} />
         {row.overlapped && (
           <Badge tone="warn" title="Kernels overlapped: the time runs from the previous completion and is no duration">
             overlapped
@@ -146,32 +225,42 @@ function CompareRow({ row, at, table, labels, rowPx, scaleNs }: { row: Row; at: 
         <div role="cell" class="bar-line">
           <span class="bar-label">Real</span>
           <span class="bar-track" aria-hidden="true">
-            <i class="real" style={{ width: row.realNs === null ? "0" : percent(row.realNs) }} />
+            <i class={`real w-${realWord}`} style={{ width: row.realNs === null ? "0" : percent(row.realNs) }} />
           </span>
           <span class="num">{formatNs(row.realNs)}</span>
           <span class="num err" />
         </div>
       )}
       {table.columns.map((column, i) => (
-        <BarLine key={column.key} label={labels[i] ?? column.label} title={column.label} cell={row.cells[i] ?? null} colour={`var(${seriesVariable(i)})`} percent={percent} />
+        <BarLine key={column.key} label={labels[i] ?? column.label} title={column.label} cell={row.cells[i] ?? null} word={column.word} colour={`var(${seriesVariable(i)})`} percent={percent} format={format} />
       ))}
     </div>
   );
 }
 
-function BarLine({ label, title, cell, colour, percent }: { label: string; title: string; cell: Cell | null; colour: string; percent: (ns: number) => string }) {
+interface BarProps {
+  readonly label: string;
+  readonly title: string;
+  readonly cell: Cell | null;
+  readonly word: TimeWord;
+  readonly colour: string;
+  readonly percent: (ns: number) => string;
+  readonly format: Format;
+}
+
+function BarLine({ label, title, cell, word, colour, percent, format }: BarProps) {
   const realNs = cell?.realNs ?? null;
   const spread = cell !== null && cell.time.n > 1 && cell.time.high > cell.time.low;
-  const value = cell === null ? "not finished" : cell.time.n > 1 ? `median of ${cell.time.n}: ${formatNs(cell.time.median)}, ${formatNs(cell.time.low)} to ${formatNs(cell.time.high)}` : formatNs(cell.time.median);
+  const value = cell === null ? "not finished" : cell.time.n > 1 ? `median of ${cell.time.n}: ${format(cell.time.median)}, ${format(cell.time.low)} to ${format(cell.time.high)}` : format(cell.time.median);
   return (
-    <div role="cell" class="bar-line" title={`${title}: ${value}`}>
+    <div role="cell" class="bar-line" title={`${title}, ${word}: ${value}`}>
       <span class="bar-label">{label}</span>
       <span class="bar-track" aria-hidden="true">
-        {cell !== null && <i style={{ width: percent(cell.time.median), background: colour }} />}
+        {cell !== null && <i class={`w-${word}`} style={{ width: percent(cell.time.median), backgroundColor: colour }} />}
         {spread && <b class="whisker" style={{ left: percent(cell.time.low), width: `calc(${percent(cell.time.high)} - ${percent(cell.time.low)})` }} />}
         {realNs !== null && <b class="mark" style={{ left: percent(realNs) }} />}
       </span>
-      <span class="num">{formatNs(cell?.time.median)}</span>
+      <span class="num">{format(cell?.time.median)}</span>
       <span class={`num err ${Math.abs(cell?.errorPct ?? 0) >= 50 ? "problem" : ""}`}>{realNs === null ? "" : formatSignedPercent(cell?.errorPct)}</span>
     </div>
   );

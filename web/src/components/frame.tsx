@@ -11,7 +11,7 @@ import { setTheme, theme } from "../state/theme";
 
 const PLACES: ReadonlyArray<{ href: string; label: string; views: readonly string[] }> = [
   { href: "/traces", label: "Traces", views: ["traces", "trace", "new-run"] },
-  { href: "/runs", label: "Runs", views: ["runs", "run", "sim", "log"] },
+  { href: "/runs", label: "Runs", views: ["runs", "run", "sim", "log", "kernels"] },
   { href: "/compare", label: "Compare", views: ["compare"] },
   { href: "/simulator", label: "Request simulator", views: ["simulator"] },
 ];

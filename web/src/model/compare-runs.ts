@@ -1,7 +1,7 @@
 // Runs laid side by side: which columns a set of runs gives, and what a reader
 // must know before trusting the comparison. Pure.
 import type { ColumnInput, RealTimes } from "./comparison";
-import { timeWordOf } from "./engine";
+import { measuredElsewhere, timeWordOf } from "./engine";
 import { letterOf } from "./labels";
 import type { Kernel, RunWithSims } from "./entities";
 
@@ -30,9 +30,11 @@ export function compareColumns(runs: readonly ComparedRun[]): ColumnInput[] {
     [...new Set(run.entries.map((entry) => entry.gpu_config))].map((config) => ({
       key: columnKey(run.id, config),
       label: runs.length > 1 ? `${letterOf(at)} · ${config}` : config,
-      word: timeWordOf(run.sims.filter((sim) => sim.config === config)),
+      word: timeWordOf(run.sims.filter((sim) => sim.config === config), { run, trace: run.trace }),
       replicas: run.sims.filter((sim) => sim.config === config).map((sim) => ({ kernels: kernels.get(sim.id) ?? [], succeeded: sim.state === "succeeded" })),
       real,
+      trace: run.traceId,
+      measuredOn: measuredElsewhere(config, run.trace),
     })),
   );
 }

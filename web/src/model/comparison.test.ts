@@ -1,6 +1,6 @@
 import { describe, expect, test } from "vitest";
 import type { ColumnInput } from "./comparison";
-import { buildTable, errorPct, filterRows, groupByName, sortRows, spreadOf } from "./comparison";
+import { buildMetricTable, buildTable, errorPct, filterRows, groupByName, sortRows, spreadOf } from "./comparison";
 import { toKernel } from "./entities";
 import { wireKernel } from "./testing";
 
@@ -44,6 +44,42 @@ describe("a table", () => {
   test("totals count only replicas that succeeded", () => {
     const input: ColumnInput = { key: "A", label: "A", word: "simulated", replicas: [{ kernels: kernels([10, 20]), succeeded: true }, { kernels: kernels([1]), succeeded: false }] };
     expect(buildTable([input], new Map()).columns[0]?.total).toEqual({ median: 30, low: 30, high: 30, n: 1 });
+  });
+
+  test("a sim without kernels never wins, and one with fewer is no median's half", () => {
+    const table = buildTable([column("A", [[], [10, 20], [30]]), column("B", [[]])], new Map());
+    expect(table.columns[0]).toMatchObject({ total: { median: 30, low: 30, high: 30, n: 1 }, kernels: 2, ratio: 1 });
+    expect(table.columns[1]).toMatchObject({ total: null, ratio: null });
+  });
+
+  test("a column with fewer kernels of the same trace is not ranked; one of another trace is", () => {
+    const [full, short] = [column("A", [[100, 100]]), column("B", [[50]])];
+    expect(buildTable([full, short], new Map()).columns.map(({ fewer, ratio }) => [fewer, ratio])).toEqual([
+      [false, 1],
+      [true, null],
+    ]);
+    expect(buildTable([{ ...full, trace: "x" }, { ...short, trace: "y" }], new Map()).columns.map(({ fewer, ratio }) => [fewer, ratio])).toEqual([
+      [false, 4],
+      [false, 1],
+    ]);
+  });
+
+  test("a measurement of one GPU is no error of another", () => {
+    const table = buildTable([column("A", [[110]]), { ...column("B", [[150]]), measuredOn: "A" }], real(100));
+    expect(table.columns.map(({ mapeRows, measuredOn }) => [mapeRows, measuredOn])).toEqual([
+      [1, null],
+      [0, "A"],
+    ]);
+    expect(table.rows[0]?.cells.map((cell) => cell?.errorPct)).toEqual([expect.closeTo(10), null]);
+    expect(table.rows[0]?.realNs).toBe(100);
+  });
+
+  test("other numbers stand in the same rows, without a measured side", () => {
+    const input = column("A", [[10, 20]]);
+    const table = buildMetricTable([{ ...input, real: real(1, 2) }], "ipc");
+    expect(table.rows.map((row) => row.cells[0]?.time.median)).toEqual([3.1513, 3.1513]);
+    expect([table.hasReal, table.hasErrors]).toEqual([false, false]);
+    expect(buildMetricTable([input], "cycles").rows[0]?.cells[0]?.time.median).toBe(6174);
   });
 
   test("names the fastest, the multiples of it, and ties within one percent", () => {

@@ -19,6 +19,10 @@ export interface ColumnInput {
   readonly word: TimeWord;
   /** Kernels of each replica that finished any, in any order of replicas. */
   readonly replicas: ReadonlyArray<{ readonly kernels: readonly Kernel[]; readonly succeeded: boolean }>;
+  /** The config that the real times were taken on, where this column is another one: the difference is then no error. */
+  readonly measuredOn?: string | null;
+  /** Where columns come from several runs: the trace of this one's. */
+  readonly trace?: string;
   /** Real times of this column's own trace, where columns come from different traces. */
   readonly real?: RealTimes;
 }
@@ -52,12 +56,18 @@ export interface ColumnSummary {
   readonly key: string;
   readonly label: string;
   readonly word: TimeWord;
-  /** Sum over kernels of each replica that succeeded; null when none did. */
+  /** Sum over kernels of each replica that succeeded with as many timed kernels as the fullest; null when none has any. */
   readonly total: Spread | null;
+  /** Timed kernels behind the total. */
+  readonly kernels: number;
+  /** Fewer kernels than another column's total, which makes it no fair race. */
+  readonly fewer: boolean;
   /** This column's total over the fastest one's; 1 for the fastest. */
   readonly ratio: number | null;
   /** Within 1% of the fastest, and not alone there. */
   readonly ties: boolean;
+  /** As in the input: why there is no error. */
+  readonly measuredOn: string | null;
   /** Mean absolute error over the rows with both numbers, in percent. */
   readonly mapePct: number | null;
   readonly mapeRows: number;
@@ -91,6 +101,28 @@ export function errorPct(simulated: number | null, real: number | null): number 
   return ((simulated - real) / real) * 100;
 }
 
+/** What the bars show. Only times have a measured counterpart. */
+export type Metric = "time" | "cycles" | "ipc" | "instructions";
+
+const VALUE: Record<Metric, (kernel: Kernel) => number | null> = {
+  time: (kernel) => kernel.timeNs,
+  cycles: (kernel) => kernel.cycles,
+  ipc: (kernel) => kernel.ipc,
+  instructions: (kernel) => kernel.instructions,
+};
+
+/** The same columns and rows with another number in them. */
+export function buildMetricTable(inputs: readonly ColumnInput[], metric: Metric): Table {
+  const value = VALUE[metric];
+  const swapped = inputs.map(
+    ({ real: _, replicas, ...rest }): ColumnInput => ({
+      ...rest,
+      replicas: replicas.map(({ kernels, succeeded }) => ({ succeeded, kernels: kernels.map((kernel) => ({ ...kernel, timeNs: value(kernel) })) })),
+    }),
+  );
+  return buildTable(swapped, new Map());
+}
+
 export function buildTable(inputs: readonly ColumnInput[], real: RealTimes): Table {
   const byColumn = inputs.map((input) => timesByIndex(input));
   const names = new Map<number, string>();
@@ -106,7 +138,7 @@ export function buildTable(inputs: readonly ColumnInput[], real: RealTimes): Tab
     const realNs = real.get(index)?.ns ?? null;
     const cells = byColumn.map((times, i): Cell | null => {
       const time = spreadOf(times.get(index) ?? []);
-      const own = realNs ?? inputs[i]?.real?.get(index)?.ns ?? null;
+      const own = inputs[i]?.measuredOn ? null : (realNs ?? inputs[i]?.real?.get(index)?.ns ?? null);
       return time === null ? null : { time, realNs: own, errorPct: errorPct(time.median, own) };
     });
     return { index, count: 1, name, realNs, cells, overlapped: overlapped.has(index), cut: cut.has(index) };
@@ -128,19 +160,27 @@ function timesByIndex(input: ColumnInput): Map<number, number[]> {
 }
 
 function finish(inputs: readonly ColumnInput[], rows: readonly Row[]): Table {
-  const totals = inputs.map((input) => spreadOf(input.replicas.filter((r) => r.succeeded).map((r) => sumTimes(r.kernels))));
-  const medians = totals.flatMap((total) => (total === null || total.median === 0 ? [] : [total.median]));
+  const fullest = inputs.map(fullestOf);
+  const totals = fullest.map(({ replicas }) => spreadOf(replicas.map(sumTimes)));
+  const most = Math.max(...fullest.map(({ count }) => count));
+  // Columns of different traces hold different kernels anyway: the page says so, and their totals still compare.
+  const oneTrace = new Set(inputs.map((input) => input.trace)).size === 1;
+  const fewer = fullest.map(({ count }) => oneTrace && count < most);
+  const medians = totals.flatMap((total, i) => (total === null || fewer[i] === true ? [] : [total.median]));
   const fastest = Math.min(...medians);
   const tied = medians.filter((median) => median <= fastest * (1 + TIE_FRACTION)).length > 1;
   const columns = inputs.map((input, i): ColumnSummary => {
     const total = totals[i] ?? null;
     const errors = rows.flatMap((row) => row.cells[i]?.errorPct ?? []);
-    const ratio = total === null || medians.length === 0 ? null : total.median / fastest;
+    const ratio = total === null || fewer[i] === true || fastest === 0 ? null : total.median / fastest;
     return {
       key: input.key,
       label: input.label,
       word: input.word,
+      measuredOn: input.measuredOn ?? null,
       total,
+      kernels: fullest[i]?.count ?? 0,
+      fewer: fewer[i] ?? false,
       ratio,
       ties: tied && ratio !== null && ratio <= 1 + TIE_FRACTION,
       mapePct: errors.length === 0 ? null : errors.reduce((sum, e) => sum + Math.abs(e), 0) / errors.length,
@@ -148,6 +188,13 @@ function finish(inputs: readonly ColumnInput[], rows: readonly Row[]): Table {
     };
   });
   return { columns, rows, hasReal: rows.some((row) => row.realNs !== null), hasErrors: columns.some((column) => column.mapeRows > 0), longestNs: longest(rows) };
+}
+
+/** The succeeded replicas that timed the most kernels: a sum over fewer would look faster, and one over none would win. */
+function fullestOf({ replicas }: ColumnInput): { count: number; replicas: ReadonlyArray<readonly Kernel[]> } {
+  const counted = replicas.filter((replica) => replica.succeeded).map(({ kernels }) => ({ kernels, count: kernels.filter((kernel) => kernel.timeNs !== null).length }));
+  const count = Math.max(0, ...counted.map((one) => one.count));
+  return { count, replicas: count === 0 ? [] : counted.filter((one) => one.count === count).map((one) => one.kernels) };
 }
 
 export function sumTimes(kernels: readonly Kernel[]): number {

@@ -1,6 +1,6 @@
 import { describe, expect, test } from "vitest";
 import type { SimSummary, TraceSummary } from "../api/types";
-import { mergedNotices, noticesFor, timeWord, timeWordOf } from "./engine";
+import { measuredElsewhere, mergedNotices, noticesFor, realWordOf, timeWord, timeWordOf } from "./engine";
 import { toSim, toTrace } from "./entities";
 import { wireSim, wireTrace } from "./testing";
 
@@ -66,7 +66,22 @@ test("a time is called simulated only where it was", () => {
 
 test("a sim without a kernel has no time, and so no word in it", () => {
   const sims = [wireSim({ engine: "replay", kernels_done: 2 }), wireSim({ engine: null, kernels_done: 0 })].map(toSim);
-  expect(timeWordOf(sims)).toBe("replayed");
+  expect(timeWordOf(sims, { run: { sample: false }, trace: { sample: false } })).toBe("replayed");
+});
+
+test("a bundled sample's numbers are reconstructed, its hardware's too; a user's replay stays one", () => {
+  const sims = [wireSim({ engine: "replay", kernels_done: 2 })].map(toSim);
+  const bundled = { run: { sample: true }, trace: { sample: true } };
+  expect(timeWordOf(sims, bundled)).toBe("reconstructed");
+  expect(timeWordOf(sims, { ...bundled, run: { sample: false } })).toBe("replayed");
+  expect(timeWordOf(sims, { ...bundled, trace: { sample: false } })).toBe("replayed");
+  expect([realWordOf({ sample: true }), realWordOf({ sample: false })]).toEqual(["reconstructed", "measured"]);
+});
+
+test("the real times belong to the traced GPU's config, if the trace names it", () => {
+  expect(measuredElsewhere("SM90_H200", { realConfig: "SM90_H100" })).toBe("SM90_H100");
+  expect(measuredElsewhere("SM90_H100", { realConfig: "SM90_H100" })).toBeNull();
+  expect(measuredElsewhere("SM90_H200", { realConfig: null })).toBeNull();
 });
 
 test("what holds for several compared runs is said once", () => {

@@ -105,13 +105,41 @@ export function standInSigns({ trace, sims, kernelNames, traceKernelNames }: Evi
 }
 
 /** How a time of these sims is called: never "simulated" where nothing was. */
-export type TimeWord = "simulated" | "estimated" | "replayed" | "mixed";
+export type TimeWord = "simulated" | "estimated" | "replayed" | "reconstructed" | "mixed";
+
+/** How a time of the traced hardware is called. */
+export type RealWord = "measured" | "reconstructed";
+
+/** What the words promise, for whoever sees one for the first time. */
+export const WORD_MEANING: Record<TimeWord | RealWord, string> = {
+  simulated: "Accel-Sim executed the trace's instructions on this config",
+  estimated: "An analytical model predicted this from the trace and the config; no simulator ran",
+  replayed: "A log that was recorded earlier was sent again; it does not describe this trace",
+  reconstructed: "Rebuilt so that published statistics come out of it; not captured",
+  measured: "Taken on the real GPU that was traced",
+  mixed: "Some of these sims were simulated, others estimated or replayed",
+};
+
+/** Whether run and trace are bundled ones: the recorded results of both are rebuilt ones. A run of somebody who replays them says so. */
+export interface Origin {
+  readonly run: Pick<Run, "sample">;
+  readonly trace: Pick<Trace, "sample">;
+}
 
 /** The word for the times of these sims. Only a sim with a finished kernel has any, and only such a one counts. */
-export function timeWordOf(sims: readonly Sim[]): TimeWord {
+export function timeWordOf(sims: readonly Sim[], { run, trace }: Origin): TimeWord {
   const telling = sims.filter((sim) => sim.kernelsDone > 0);
-  return timeWord((telling.length > 0 ? telling : sims).map((sim) => sim.engine));
+  const word = timeWord((telling.length > 0 ? telling : sims).map((sim) => sim.engine));
+  return word === "replayed" && run.sample && trace.sample ? "reconstructed" : word;
 }
+
+/** The config that the real times belong to, where `config` is another one; a difference to them is then between two GPUs. */
+export function measuredElsewhere(config: string, trace: Pick<Trace, "realConfig">): string | null {
+  return trace.realConfig === config ? null : trace.realConfig;
+}
+
+/** The word for the traced hardware's times. */
+export const realWordOf = (trace: Pick<Trace, "sample">): RealWord => (trace.sample ? "reconstructed" : "measured");
 
 export function timeWord(engines: Iterable<Engine>): TimeWord {
   const words = new Set<TimeWord>();

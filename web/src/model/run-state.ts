@@ -20,6 +20,11 @@ export interface LiveRun {
   readonly kernelCount: number;
 }
 
+/** Why there is nothing to draw: a run that ended without a kernel has none to wait for. */
+export function noKernelText(live: LiveRun | null): string {
+  return live === null || live.run.state === "active" ? "No kernel has finished yet." : "No sim finished a kernel. The sims' logs tell how far they came.";
+}
+
 export interface Batch {
   readonly snapshot: { readonly run: RunWithSims; readonly kernels: readonly Kernel[] } | null;
   readonly sims: readonly Sim[];

@@ -19,6 +19,7 @@ describe("addresses", () => {
     { view: "run", runId: "run-1" },
     { view: "sim", runId: "run-1", simId: "sim-1" },
     { view: "log", runId: "run-1", simId: "sim-1" },
+    { view: "kernels", runId: "run-1", simId: "sim-1" },
     { view: "compare" },
     { view: "simulator" },
   ];

@@ -21,7 +21,8 @@ export interface SimGroup {
 export const OPEN_SIMS = 12;
 
 export function groupSims(live: LiveRun): SimGroup[] {
-  const byConfig = new Map<string, Sim[]>();
+  // In the order in which the reader asked for the configs, as the comparison has them.
+  const byConfig = new Map<string, Sim[]>(live.run.entries.map((entry) => [entry.gpu_config, []]));
   for (const id of live.simIds) {
     const sim = live.sims.get(id);
     if (sim === undefined) continue;
@@ -29,7 +30,8 @@ export function groupSims(live: LiveRun): SimGroup[] {
     if (group === undefined) byConfig.set(sim.config, [sim]);
     else group.push(sim);
   }
-  return [...byConfig].map(([config, sims]) => ({
+  const present = [...byConfig].filter(([, sims]) => sims.length > 0);
+  return present.map(([config, sims]) => ({
     config,
     sims,
     counts: countStates(sims),

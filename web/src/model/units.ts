@@ -51,9 +51,15 @@ function scaled(value: number | null | undefined, units: readonly Unit[], suffix
   return `${significant(value / unit.size)} ${unit.name}${suffix}`.trimEnd();
 }
 
+const CLOCK_MHZ: readonly Unit[] = [
+  { size: 1, name: "MHz" },
+  { size: 1e3, name: "GHz" },
+];
+
 export const formatNs = (ns: number | null | undefined): string => scaled(ns, TIME_NS);
 export const formatMs = (ms: number | null | undefined): string => scaled(ms === null || ms === undefined ? null : ms * 1e6, TIME_NS);
 export const formatBytes = (bytes: number | null | undefined): string => scaled(bytes, BYTES);
+export const formatMhz = (mhz: number | null | undefined): string => scaled(mhz, CLOCK_MHZ);
 export const formatCount = (count: number | null | undefined): string => scaled(count, COUNT);
 export const formatRate = (perSecond: number | null | undefined, what: string): string => scaled(perSecond, COUNT, `${what}/s`);
 

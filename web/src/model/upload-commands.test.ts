@@ -1,11 +1,12 @@
 import { describe, expect, test } from "vitest";
-import { profilerCommand, uploadCommand } from "./upload-commands";
+import { demoCommand, profilerCommand, uploadCommand } from "./upload-commands";
 
 const ENDPOINT = "https://s3.example.com";
 
 describe("the commands that send a trace", () => {
-  test("both name this server's endpoint", () => {
+  test("all name this server's endpoint", () => {
     expect(uploadCommand(ENDPOINT)).toContain(`--endpoint ${ENDPOINT} `);
+    expect(demoCommand(ENDPOINT)).toMatch(/examples\/demo-trace --run-name demo [^]*--endpoint https:\/\/s3.example.com$/);
     expect(profilerCommand(ENDPOINT)).toContain(`--s3-endpoint ${ENDPOINT} `);
   });
 
@@ -14,7 +15,7 @@ describe("the commands that send a trace", () => {
   });
 
   test("every line but the last goes on", () => {
-    for (const command of [uploadCommand(ENDPOINT), profilerCommand(ENDPOINT)]) {
+    for (const command of [uploadCommand(ENDPOINT), demoCommand(ENDPOINT), profilerCommand(ENDPOINT)]) {
       const lines = command.split("\n");
       expect(lines.map((line) => line.endsWith(" \\"))).toEqual(lines.map((_, index) => index < lines.length - 1));
     }

@@ -7,6 +7,11 @@ export function uploadCommand(endpoint: string): string {
   ].join("\n");
 }
 
+/** The bundled trace of eight kernels, which names its architecture itself. */
+export function demoCommand(endpoint: string): string {
+  return ["uv run python scripts/upload_trace.py examples/demo-trace --run-name demo \\", `  --endpoint ${endpoint}`].join("\n");
+}
+
 export function profilerCommand(endpoint: string): string {
   return [
     "cascade-profiler stream --model facebook/opt-125m \\",

@@ -9,7 +9,7 @@ import { Notices } from "../components/notices";
 import { RequestTable } from "../components/request-table";
 import type { ComparedRun } from "../model/compare-runs";
 import { compareColumns, differentTraces, groupBySim, sharedReal } from "../model/compare-runs";
-import { buildTable } from "../model/comparison";
+import { buildMetricTable, buildTable } from "../model/comparison";
 import { mergedNotices, noticesFor } from "../model/engine";
 import type { Run } from "../model/entities";
 import { toKernel, toRun, toRunDetail } from "../model/entities";
@@ -65,7 +65,7 @@ function Picker({ runs, ids }: { runs: readonly Run[]; ids: readonly string[] })
               if (event.currentTarget.value !== "") setRepeated("run", [...ids, event.currentTarget.value]);
             }}
           >
-            <option value="">{others.length === 0 ? "no other run" : "…"}</option>
+            <option value="">{others.length === 0 ? "no other run" : "Choose…"}</option>
             {others.map((run) => (
               <option key={run.id} value={run.id}>
                 {run.id} · {run.traceId} · {run.entries.map((entry) => entry.gpu_config).join(", ")}
@@ -116,6 +116,7 @@ function SideBySide({ runs }: { runs: readonly ComparedRun[] }) {
   const columns = useMemo(() => all.filter((column) => !hidden.includes(column.key)), [all, hidden.join()]);
   const table = useMemo(() => buildTable(columns, sharedReal(runs)), [columns, runs]);
   const traces = differentTraces(runs);
+  const realWord = runs.some(({ run }) => !run.trace.sample) ? "measured" : "reconstructed";
   const replayed = runs.some(({ run }) => run.sims.some((sim) => sim.engine === "replay") && !run.replay && !run.sample);
   const lanes = useMemo(
     () =>
@@ -153,7 +154,7 @@ function SideBySide({ runs }: { runs: readonly ComparedRun[] }) {
           ) : (
             <>
               <ColumnCards table={table} comparable={!replayed} />
-              <ComparisonTable table={table} />
+              <ComparisonTable table={table} realWord={realWord} metricTable={(metric) => buildMetricTable(columns, metric)} />
             </>
           )}
         </div>

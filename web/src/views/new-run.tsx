@@ -6,7 +6,7 @@ import type { Trace } from "../model/entities";
 import { toTrace } from "../model/entities";
 import type { ConfigRow } from "../model/launch";
 import { MAX_COUNT, MIN_COUNT, QUIET_SIMS, configRows, entriesOf, launchProblem, parseCount, preselected, totalSims } from "../model/launch";
-import { plural } from "../model/units";
+import { formatMhz, plural } from "../model/units";
 import { navigate, pathOf, query } from "../router";
 import { useLoaded } from "../state/poll";
 import { client } from "../state/session";
@@ -124,7 +124,7 @@ function ConfigLine({ row, text, change }: { row: ConfigRow; text: string | null
       <label for={id}>
         {name} {row.suggested && <Badge tone="info">Suggested</Badge>}
         <small class="muted">
-          {arch} · {core_clock_mhz.toLocaleString("en-US")} MHz
+          {arch} · core clock {formatMhz(core_clock_mhz)}
         </small>
         {row.reason !== null && (
           <small id={`${id}-why`} class="muted">
@@ -134,6 +134,9 @@ function ConfigLine({ row, text, change }: { row: ConfigRow; text: string | null
       </label>
       {text !== null && (
         <div class="stepper">
+          <span class="small muted" aria-hidden="true">
+            replicas
+          </span>
           <button type="button" class="tiny" aria-label={`One ${name} sim less`} disabled={parseCount(text) === MIN_COUNT} onClick={() => step(-1)}>
             −
           </button>

@@ -45,9 +45,12 @@ export function TraceView({ traceId }: { traceId: string }) {
               New run
             </a>
           ) : (
-            <button type="button" disabled title={problem} data-testid="new-run">
-              New run
-            </button>
+            <>
+              {!data.sample && data.state !== "failed" && <span class="small muted">{problem}</span>}
+              <button type="button" disabled title={problem} data-testid="new-run">
+                New run
+              </button>
+            </>
           ))
         }
       />

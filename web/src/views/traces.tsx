@@ -3,7 +3,7 @@ import { Age, Badge, Command, ErrorNote, Loading, PageHead, StateBadge, TableScr
 import type { Trace } from "../model/entities";
 import { toTrace } from "../model/entities";
 import { formatBytes, formatExact } from "../model/units";
-import { profilerCommand, uploadCommand } from "../model/upload-commands";
+import { demoCommand, profilerCommand, uploadCommand } from "../model/upload-commands";
 import { pathOf } from "../router";
 import { useLoaded } from "../state/poll";
 import { client, health } from "../state/session";
@@ -67,10 +67,10 @@ function TraceTable({ traces }: { traces: readonly Trace[] }) {
                     {trace.sample && <Badge title="Came with Cascade, rebuilt from published statistics">Sample</Badge>}
                   </div>
                 </td>
-                <td data-label="Model">{trace.model ?? <span class="muted">not given</span>}</td>
+                <td data-label="Model" class="model-cell">{trace.model ?? <span class="muted">not given</span>}</td>
                 <td data-label="GPU">
                   <span>
-                    {trace.sourceGpu ?? <span class="muted">not given</span>} <span class="muted nowrap">{trace.arch}</span>
+                    {trace.sourceGpu === null ? trace.arch : <>{trace.sourceGpu} <span class="muted nowrap">{trace.arch}</span></>}
                   </span>
                 </td>
                 <td data-label="Kernels" class="num">
@@ -116,7 +116,14 @@ function UploadHelp() {
     <div class="upload">
       <div>
         <h3>A trace directory that you have</h3>
+        <p class="small muted">
+          In a clone of Cascade. The directory holds <code>traces/kernelslist.g</code> and its kernels; <code>trace_gpu_arch</code> is the architecture of the GPU that it was traced on.
+        </p>
         <Command text={uploadCommand(endpoint)} />
+      </div>
+      <div>
+        <h3>None at hand: the small one that comes with Cascade</h3>
+        <Command text={demoCommand(endpoint)} />
       </div>
       <div>
         <h3>A workload on a real GPU, streamed while it is traced</h3>

@@ -2,32 +2,34 @@
 import { useMemo } from "preact/hooks";
 import { ColumnCards, ComparisonTable } from "../../components/comparison-table";
 import type { ColumnInput } from "../../model/comparison";
-import { buildTable } from "../../model/comparison";
+import { buildMetricTable, buildTable } from "../../model/comparison";
 import type { Estimate } from "../../model/estimate";
-import { noticesFor, timeWordOf } from "../../model/engine";
+import { measuredElsewhere, noticesFor, realWordOf, timeWordOf } from "../../model/engine";
 import type { LiveRun } from "../../model/run-state";
+import { noKernelText } from "../../model/run-state";
 import type { RunStore } from "../../state/live-run";
 import { useRealTiming, useThrottled } from "../../state/run-hooks";
 
 export function ComparisonSection({ store, estimate }: { store: RunStore; estimate: Estimate | null }) {
   const live = useThrottled(store.run, 1500);
   const real = useRealTiming(live);
-  const table = useMemo(() => (live === null ? null : buildTable(columnsOf(live), real?.byIndex ?? new Map())), [live, real]);
+  const columns = useMemo(() => (live === null ? [] : columnsOf(live)), [live]);
+  const table = useMemo(() => (live === null ? null : buildTable(columns, real?.byIndex ?? new Map())), [columns, real]);
   const comparable = useMemo(() => live === null || isComparable(live), [live]);
   const intervals = useMemo(() => new Map((estimate?.configs ?? []).flatMap((one) => (one.total === null ? [] : [[one.config, one.total] as const]))), [estimate]);
   return (
     <section class="card" aria-labelledby="comparison">
       <header>
         <h2 id="comparison">Configs compared</h2>
-        <span class="small muted">{live?.trace.hasRealTiming === true ? "Against the measured kernel time" : "No measured time to compare with: the trace has no real kernel timing"}</span>
+        <span class="small muted">{live?.trace.hasRealTiming === true ? `Against the ${realWordOf(live.trace)} kernel time of ${live.trace.sourceGpu ?? "the traced GPU"}` : "No measured time to compare with: the trace has no real kernel timing"}</span>
       </header>
       <div class="body stack-gap">
         {table === null || table.rows.length === 0 ? (
-          <p class="muted">No kernel has finished yet.</p>
+          <p class="muted">{noKernelText(live)}</p>
         ) : (
           <>
             <ColumnCards table={table} comparable={comparable} intervals={intervals} />
-            <ComparisonTable table={table} />
+            <ComparisonTable table={table} realWord={live === null ? "measured" : realWordOf(live.trace)} metricTable={(metric) => buildMetricTable(columns, metric)} />
           </>
         )}
       </div>
@@ -50,7 +52,8 @@ export function columnsOf(live: LiveRun): ColumnInput[] {
   return configs.map((config) => ({
     key: `${live.run.id} ${config}`,
     label: config,
-    word: timeWordOf([...live.sims.values()].filter((sim) => sim.config === config)),
+    measuredOn: measuredElsewhere(config, live.trace),
+    word: timeWordOf([...live.sims.values()].filter((sim) => sim.config === config), live),
     replicas: live.simIds.flatMap((id) => {
       const sim = live.sims.get(id);
       if (sim === undefined || sim.config !== config) return [];

@@ -4,7 +4,7 @@
 import { useComputed } from "@preact/signals";
 import { useEffect, useState } from "preact/hooks";
 import { ApiError } from "../../api/client";
-import { Badge, ErrorNote, KernelName, Loading, TableScroll } from "../../components/basics";
+import { ErrorNote, KernelName, Loading, TableScroll, WordBadge } from "../../components/basics";
 import { VirtualList } from "../../components/virtual";
 import type { ConfigEstimate, Estimate, Interval } from "../../model/estimate";
 import { sourcesText, toEstimate } from "../../model/estimate";
@@ -183,7 +183,7 @@ function KernelRows({ config }: { config: ConfigEstimate }) {
               <KernelName name={kernel.name} />
             </div>
             <div role="cell">
-              <Badge tone={kernel.simulated ? "ok" : "info"}>{kernel.simulated ? "simulated" : "estimated"}</Badge>
+              <WordBadge word={kernel.simulated ? "simulated" : "estimated"} />
             </div>
             <div role="cell" class="num">
               {formatNs(kernel.ns)}

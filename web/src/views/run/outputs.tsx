@@ -13,6 +13,7 @@ import { client } from "../../state/session";
 
 export function OutputsSection({ store }: { store: RunStore }) {
   const ended = useComputed(() => [...(store.run.value?.sims.values() ?? [])].filter((sim) => sim.finishedAt !== null).length).value;
+  const over = useComputed(() => store.run.value !== null && store.run.value.run.state !== "active").value;
   const anyKernel = useComputed(() => (store.run.value?.kernelCount ?? 0) > 0).value;
   const files = useLoaded(`outputs ${store.runId} ${ended}`, (signal) => client.runFiles(store.runId, signal));
   const [failure, setFailure] = useState<Error | null>(null);
@@ -41,7 +42,7 @@ export function OutputsSection({ store }: { store: RunStore }) {
       <div class="body stack-gap">
         {failure !== null && <ErrorNote error={failure} />}
         {files.error !== null && <ErrorNote error={files.error} retry={files.reload} />}
-        {files.data !== null && files.data.length === 0 && <p class="muted">A sim uploads its files when it ends. None is here yet.</p>}
+        {files.data !== null && files.data.length === 0 && <p class="muted">{over ? "No sim uploaded a file." : "A sim uploads its files when it ends. None is here yet."}</p>}
         {files.data !== null && files.data.length > 0 && <FileGroups files={files.data} />}
       </div>
     </section>

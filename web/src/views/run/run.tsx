@@ -46,6 +46,7 @@ export function RunView({ runId, simId }: { runId: string; simId: string | null 
       <LineNote store={store} />
       {present ? (
         <>
+          <Jumps store={store} estimate={!estimate.absent} />
           <RunNotices store={store} />
           <SimsSection store={store} selected={simId} />
           <EstimateSection store={store} loaded={estimate} />
@@ -174,6 +175,38 @@ function CancelRun({ store, onFailure }: { store: RunStore; onFailure: (error: E
   );
 }
 
+/** The page is long: where its parts are, for a reader who came for one of them. */
+function Jumps({ store, estimate }: { store: RunStore; estimate: boolean }) {
+  const steps = useComputed(() => store.run.value?.trace.hasStepTimeline === true).value;
+  const parts: ReadonlyArray<readonly [id: string, label: string, present: boolean]> = [
+    ["sims", "Sims", true],
+    ["estimate", "Estimate", estimate],
+    ["timeline", "Timeline", true],
+    ["comparison", "Configs compared", true],
+    ["steps", "Step timing", steps],
+    ["outputs", "Outputs", true],
+  ];
+  const go = (event: Event, id: string) => {
+    event.preventDefault();
+    const heading = document.getElementById(id);
+    if (heading === null) return;
+    heading.tabIndex = -1;
+    heading.focus({ preventScroll: true });
+    heading.scrollIntoView({ block: "start" });
+  };
+  return (
+    <nav class="jumps small" aria-label="On this page">
+      {parts
+        .filter(([, , present]) => present)
+        .map(([id, label]) => (
+          <a key={id} href={`#${id}`} onClick={(event) => go(event, id)}>
+            {label}
+          </a>
+        ))}
+    </nav>
+  );
+}
+
 /** Says that the stream reconnects, in a line that is always there so that nothing jumps. */
 function LineNote({ store }: { store: RunStore }) {
   const line = store.line.value;
@@ -191,7 +224,7 @@ function LineNote({ store }: { store: RunStore }) {
     text = "Reconnecting…";
   }
   return (
-    <p class={`line-note small ${tone}`} data-testid="line" data-state={line.state}>
+    <p class={`line-note small ${tone}`} data-testid="line" data-state={line.state} data-events={store.events.value} data-log-lines={store.logLines.value}>
       <span class={`dot ${line.state === "live" ? "ok-dot" : ""}`} aria-hidden="true" /> <span>{text}</span>
       <span class="visually-hidden" role="status">
         {line.state === "waiting" ? "Connection lost, reconnecting" : line.state === "live" ? "Connected" : ""}

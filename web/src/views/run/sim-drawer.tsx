@@ -1,9 +1,9 @@
 // One sim in detail, beside the run: every number, its log tail, its files.
 import { useEffect, useRef, useState } from "preact/hooks";
-import { Age, Banner, ErrorNote, Facts, KernelName, Meter, StateBadge } from "../../components/basics";
-import { ENGINE_LABEL, timeWord } from "../../model/engine";
+import { Age, Banner, ErrorNote, Facts, KernelName, Meter, StateBadge, WordBadge } from "../../components/basics";
+import { ENGINE_LABEL, timeWordOf } from "../../model/engine";
 import type { Sim } from "../../model/entities";
-import { MISSING, formatExact, formatNs, formatRate, formatSpan } from "../../model/units";
+import { MISSING, formatExact, formatMhz, formatNs, formatRate, formatSpan } from "../../model/units";
 import { navigate, pathOf } from "../../router";
 import { now } from "../../state/clock";
 import { download } from "../../state/download";
@@ -47,6 +47,8 @@ function Details({ sim, store }: { sim: Sim; store: RunStore }) {
   const files = useLoaded(`files ${sim.id} ${ended}`, (signal) => client.simFiles(sim.id, signal));
   const kernels = store.run.value?.kernels.get(sim.id) ?? [];
   const simulatedNs = kernels.length === 0 ? null : kernels.reduce((sum, kernel) => sum + (kernel.timeNs ?? 0), 0);
+  const live = store.run.value;
+  const word = live === null ? "simulated" : timeWordOf([sim], live);
   const span = sim.startedAt === null ? null : (sim.finishedAt ?? now.value) - sim.startedAt;
   const save = async (path: string, name: string) => {
     setFailure(null);
@@ -80,20 +82,24 @@ function Details({ sim, store }: { sim: Sim; store: RunStore }) {
       </div>
       <Facts
         items={[
-          ["Current kernel", sim.currentKernel === null ? MISSING : <KernelName name={sim.currentKernel} />],
-          [`Kernel time, ${timeWord([sim.engine])}`, formatNs(simulatedNs)],
+          [ended ? "Last kernel" : "Current kernel", sim.currentKernel === null ? MISSING : <KernelName name={sim.currentKernel} />],
+          [`Kernel time, ${word}`, formatNs(simulatedNs)],
           ["Cycles", formatExact(sim.latest.gpu_tot_sim_cycle)],
           ["Instructions", formatExact(sim.latest.gpu_tot_sim_insn)],
           ["IPC", formatExact(sim.latest.gpu_tot_ipc)],
           ["Sim rate", formatRate(sim.latest.sim_rate_ips, " inst")],
           [ended ? "Took" : "Running for", formatSpan(span)],
           ["Exit code", sim.exitCode === null ? MISSING : String(sim.exitCode)],
-          ...(sim.logClockMhz === null ? [] : [["Clock in the log", `${formatExact(sim.logClockMhz)} MHz, not the config's`] as const]),
+          ...(sim.logClockMhz === null ? [] : [["Clock in the log", `${formatMhz(sim.logClockMhz)}, not the config's`] as const]),
           ["Engine", ENGINE_LABEL[sim.engine] || "not stated"],
+          ["Numbers are", <WordBadge word={word} />],
           ["Launcher", sim.launcherRef === null ? MISSING : <code>{sim.launcherRef}</code>],
         ]}
       />
       <div class="row tight">
+        <a class="button tiny" href={pathOf({ view: "kernels", runId: sim.runId, simId: sim.id })} data-testid="open-kernels">
+          Kernel metrics
+        </a>
         <a class="button tiny" href={pathOf({ view: "log", runId: sim.runId, simId: sim.id })} data-testid="open-log">
           Full log
         </a>

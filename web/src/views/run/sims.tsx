@@ -2,9 +2,10 @@
 // open one a card a sim; both keep their size while events stream.
 import type { Signal } from "@preact/signals";
 import { useState } from "preact/hooks";
-import { Age, KernelName, Meter, StateBadge, StateBar, StateCounts } from "../../components/basics";
+import { Age, KernelName, Meter, StateBadge, StateBar, StateCounts, WordBadge } from "../../components/basics";
 import type { Sim } from "../../model/entities";
-import { ENGINE_LABEL } from "../../model/engine";
+import type { Origin } from "../../model/engine";
+import { timeWordOf } from "../../model/engine";
 import type { SimGroup } from "../../model/sim-groups";
 import { OPEN_SIMS, groupSims } from "../../model/sim-groups";
 import { MISSING, formatCount, formatExact, formatRate, plural, significant } from "../../model/units";
@@ -38,6 +39,7 @@ export function SimsSection({ store, selected }: { store: RunStore; selected: st
         <Group
           key={group.config}
           group={group}
+          origin={live}
           store={store}
           selected={selected}
           folded={isFolded(group)}
@@ -50,13 +52,14 @@ export function SimsSection({ store, selected }: { store: RunStore; selected: st
 
 interface GroupProps {
   readonly group: SimGroup;
+  readonly origin: Origin;
   readonly store: RunStore;
   readonly selected: string | null;
   readonly folded: boolean;
   readonly toggle: () => void;
 }
 
-function Group({ group, store, selected, folded, toggle }: GroupProps) {
+function Group({ group, origin, store, selected, folded, toggle }: GroupProps) {
   const id = `group-${group.config}`;
   return (
     <div class="card group" data-testid="sim-group" data-config={group.config}>
@@ -86,7 +89,7 @@ function Group({ group, store, selected, folded, toggle }: GroupProps) {
             <dd>{group.medianIpc === null ? MISSING : significant(group.medianIpc)}</dd>
           </div>
           <div>
-            <dt>Sim rate</dt>
+            <dt title="Of the running sims together">Sim rate now</dt>
             <dd>{formatRate(group.rateIps, " inst")}</dd>
           </div>
         </dl>
@@ -103,7 +106,7 @@ function Group({ group, store, selected, folded, toggle }: GroupProps) {
           <ul class="cards">
             {group.sims.map((sim) => {
               const own = store.sim(sim.id);
-              return own === undefined ? null : <SimCard key={sim.id} sim={own} selected={selected === sim.id} />;
+              return own === undefined ? null : <SimCard key={sim.id} sim={own} selected={selected === sim.id} origin={origin} />;
             })}
           </ul>
         )}
@@ -127,8 +130,9 @@ function Square({ sim: own, selected }: { sim: Signal<Sim>; selected: boolean })
 
 const TAIL_LINES = 3;
 
-function SimCard({ sim: own, selected }: { sim: Signal<Sim>; selected: boolean }) {
+function SimCard({ sim: own, selected, origin }: { sim: Signal<Sim>; selected: boolean; origin: Origin }) {
   const sim = own.value;
+  const hasWord = sim.kernelsDone > 0 || sim.engine === "replay" || sim.engine === "estimate";
   const href = pathOf({ view: "sim", runId: sim.runId, simId: sim.id });
   return (
     <li class={`sim ${selected ? "selected" : ""}`} data-testid="sim-card" data-sim={sim.id} data-state={sim.state}>
@@ -138,17 +142,21 @@ function SimCard({ sim: own, selected }: { sim: Signal<Sim>; selected: boolean }
         </a>
         <StateBadge state={sim.state} />
       </div>
-      <div class="row spread small">
-        <span class="muted" title="Time since the last heartbeat">
-          ♥ <Age at={sim.heartbeatAt} />
-          {sim.engine !== "unknown" && sim.engine !== "accel-sim" && <strong class="warn-text"> · {ENGINE_LABEL[sim.engine]}</strong>}
+      <div class="row spread tight small">
+        <span class="muted">
+          {sim.finishedAt === null ? "heartbeat" : "ended"} <Age at={sim.finishedAt ?? sim.heartbeatAt} />
         </span>
-        <span class="num">
+        {hasWord && <WordBadge word={timeWordOf([sim], origin)} />}
+      </div>
+      <Meter done={sim.kernelsDone} total={sim.kernelsTotal} state={sim.state} />
+      <div class="sim-kernel small">
+        <span class="one-line">
+          <Doing sim={sim} />
+        </span>
+        <span class="num nowrap">
           {formatExact(sim.kernelsDone)} / {formatExact(sim.kernelsTotal)} kernels
         </span>
       </div>
-      <Meter done={sim.kernelsDone} total={sim.kernelsTotal} state={sim.state} />
-      <div class="one-line small">{sim.error !== null ? <span class="problem">{sim.error}</span> : sim.currentKernel === null ? <span class="muted">{sim.kernelsDone > 0 ? MISSING : "no kernel yet"}</span> : <KernelName name={sim.currentKernel} />}</div>
       <dl class="metrics">
         <Metric name="Cycles" value={formatCount(sim.latest.gpu_tot_sim_cycle)} exact={formatExact(sim.latest.gpu_tot_sim_cycle)} />
         <Metric name="IPC" value={sim.latest.gpu_tot_ipc === null ? MISSING : significant(sim.latest.gpu_tot_ipc)} exact={formatExact(sim.latest.gpu_tot_ipc)} />
@@ -159,6 +167,15 @@ function SimCard({ sim: own, selected }: { sim: Signal<Sim>; selected: boolean }
       </pre>
     </li>
   );
+}
+
+/** What the sim is at, or why it stopped. */
+function Doing({ sim }: { sim: Sim }) {
+  if (sim.error !== null) return <span class="problem">{sim.error}</span>;
+  if (sim.currentKernel !== null) return <KernelName name={sim.currentKernel} />;
+  if (sim.kernelsDone > 0) return <span class="muted">{MISSING}</span>;
+  if (sim.state === "succeeded") return <span class="problem">no kernel finished</span>;
+  return <span class="muted">{sim.finishedAt === null ? "no kernel yet" : "no kernel"}</span>;
 }
 
 function Metric({ name, value, exact }: { name: string; value: string; exact: string }) {

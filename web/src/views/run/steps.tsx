@@ -5,9 +5,10 @@ import { useComputed } from "@preact/signals";
 import { useMemo, useState } from "preact/hooks";
 import { LineChart } from "../../charts/line-chart";
 import { seriesVariable } from "../../charts/colours";
-import { Banner, ErrorNote, Loading } from "../../components/basics";
+import { Banner, ErrorNote, Loading, WordBadge } from "../../components/basics";
 import type { SimStepTimeline } from "../../api/types";
 import { RequestTable } from "../../components/request-table";
+import { realWordOf, timeWordOf } from "../../model/engine";
 import type { StepMetric } from "../../model/step-timing";
 import { firstOfConfig, labelOf, stepSeries, summarise } from "../../model/step-timing";
 import { formatNs, plural } from "../../model/units";
@@ -21,6 +22,8 @@ const LOAD_UNASKED = 6;
 export function StepsSection({ store }: { store: RunStore }) {
   const has = useComputed(() => store.run.value?.trace.hasStepTimeline === true).value;
   const succeeded = useComputed(() => [...(store.run.value?.sims.values() ?? [])].filter((sim) => sim.state === "succeeded").length).value;
+  const word = useComputed(() => (store.run.value === null ? null : timeWordOf([...store.run.value.sims.values()], store.run.value))).value;
+  const realWord = useComputed(() => (store.run.value === null ? "measured" : realWordOf(store.run.value.trace))).value;
   const [asked, setAsked] = useState(false);
   const wanted = has && succeeded > 0 && (asked || succeeded <= LOAD_UNASKED);
   const { data, error, reload } = useLoaded(wanted ? `steps ${store.runId} ${succeeded}` : "no steps", async (signal) => (wanted ? client.stepTimelines(store.runId, signal) : null));
@@ -28,8 +31,10 @@ export function StepsSection({ store }: { store: RunStore }) {
   return (
     <section class="card" aria-labelledby="steps" data-testid="steps">
       <header>
-        <h2 id="steps">Step timing</h2>
-        <span class="small muted">Simulated kernels inside the measured host time, gaps and request envelopes</span>
+        <h2 id="steps" class="row tight">
+          Step timing {word !== null && <WordBadge word={word} />}
+        </h2>
+        <span class="small muted">The sims' kernel times inside the {realWord} host time, gaps and request envelopes</span>
       </header>
       <div class="body stack-gap">
         {succeeded === 0 && <p class="muted">A sim sends its step timing when it succeeds.</p>}

@@ -2,9 +2,10 @@
 import { useMemo } from "preact/hooks";
 import type { TimelineLane } from "../../charts/kernel-timeline";
 import { KernelTimeline } from "../../charts/kernel-timeline";
-import { timeWord } from "../../model/engine";
+import { realWordOf, timeWordOf } from "../../model/engine";
 import { withoutSharedStart } from "../../model/labels";
 import type { LiveRun } from "../../model/run-state";
+import { noKernelText } from "../../model/run-state";
 import type { RunStore } from "../../state/live-run";
 import { useRealTiming, useThrottled } from "../../state/run-hooks";
 
@@ -18,7 +19,7 @@ export function TimelineSection({ store }: { store: RunStore }) {
         <h2 id="timeline">Kernel timeline</h2>
         <span class="small muted">Each sim's kernels end to end; host time, copies and overlap are left out.</span>
       </header>
-      <div class="body">{lanes.length === 0 ? <p class="muted">No kernel has finished yet.</p> : <KernelTimeline lanes={lanes} />}</div>
+      <div class="body">{lanes.length === 0 ? <p class="muted">{noKernelText(live)}</p> : <KernelTimeline lanes={lanes} />}</div>
     </section>
   );
 }
@@ -26,7 +27,7 @@ export function TimelineSection({ store }: { store: RunStore }) {
 function lanesOf(live: LiveRun, real: ReturnType<typeof useRealTiming>): TimelineLane[] {
   const lanes: TimelineLane[] = [];
   if (real !== null && real.kernels.length > 0) {
-    lanes.push({ key: "real", label: `Real ${live.trace.sourceGpu ?? "hardware"}`, kernels: real.kernels, real: true, word: "measured" });
+    lanes.push({ key: "real", label: `Real ${live.trace.sourceGpu?.replace(/^NVIDIA /, "") ?? "hardware"}`, kernels: real.kernels, real: true, word: realWordOf(live.trace) });
   }
   const configs = [...new Set([...live.sims.values()].map((sim) => sim.config))];
   const short = new Map(withoutSharedStart(configs).map((label, i) => [configs[i], label]));
@@ -35,7 +36,7 @@ function lanesOf(live: LiveRun, real: ReturnType<typeof useRealTiming>): Timelin
     const sim = live.sims.get(id);
     const kernels = live.kernels.get(id);
     if (sim === undefined || kernels === undefined || kernels.length === 0) continue;
-    lanes.push({ key: id, label: `${short.get(sim.config) ?? sim.config}${many ? ` #${sim.replica}` : ""}`, kernels, real: false, word: timeWord([sim.engine]) });
+    lanes.push({ key: id, label: `${short.get(sim.config) ?? sim.config}${many ? ` #${sim.replica}` : ""}`, kernels, real: false, word: timeWordOf([sim], live) });
   }
   return lanes;
 }
