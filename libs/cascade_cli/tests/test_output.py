@@ -61,6 +61,13 @@ def test_a_narrow_screen_takes_a_tables_lines_before_its_ids_and_numbers(
     assert all(len(line) <= 80 for line in text.split("\n"))
 
 
+def test_an_empty_table_fits_a_narrow_screen_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "50")
+    file = io.StringIO()
+    Output(file=file).print(runs_table([]))
+    assert file.getvalue().split() == ["run", "state", "trace", "configs", "sims", "created", "origin"]
+
+
 def test_a_wide_screen_keeps_a_tables_lines(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COLUMNS", "200")
     file = io.StringIO()

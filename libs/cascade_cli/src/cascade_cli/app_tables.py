@@ -70,7 +70,8 @@ def trace_tables(trace: TraceDetail) -> list[Table | str]:
     parts: list[Table | str] = [traces_table([trace])]
     if trace.error:
         parts.append(f"error: {trace.error}")
-    parts.append(kernels)
+    if trace.kernels:
+        parts.append(kernels)
     if len(trace.kernels) > MOST_LISTED_KERNELS:
         parts.append(f"{len(trace.kernels) - MOST_LISTED_KERNELS} more kernels; --json gives all")
     return parts
@@ -210,7 +211,7 @@ class _Fitted(Table):
         if self.__rich_measure__(console, wide).maximum > options.max_width:
             self.box, self.pad_edge, self.collapse_padding = None, False, True
             first = self.columns[0]
-            longest = max(Measurement.get(console, wide, cell).maximum for cell in first.cells)
+            longest = max((Measurement.get(console, wide, cell).maximum for cell in first.cells), default=0)
             first.min_width = min(longest, WIDEST_WHOLE_ID)
         yield from super().__rich_console__(console, options)
 
