@@ -127,6 +127,12 @@ def test_a_wrong_method_of_openais_routes_is_told_in_openais_shape(
         assert reply.json()["error"]["message"] == f"{path} takes POST, not {method}"
 
 
+def test_an_empty_body_of_openais_routes_is_called_so(client: Client) -> None:
+    reply = client.post("/v1/completions", content=b"")
+    assert reply.status_code == 400
+    assert reply.json()["error"]["message"] == "the body is empty; send JSON with at least a model"
+
+
 @pytest.mark.parametrize("method", ["GET", "HEAD", "POST", "OPTIONS"])
 @pytest.mark.parametrize("path", ["/v1", "/v1/", "/v1/nope", "/v1/models/a/b"])
 def test_nothing_under_v1_is_the_dashboard(method: str, path: str, client: Client, stranger: Client) -> None:

@@ -93,6 +93,8 @@ def _invalid(error: RequestValidationError) -> Response:
     problem = error.errors()[0]
     path = [str(part) for part in problem["loc"] if part != "body"]
     message = str(problem["msg"]).removeprefix("Value error, ")
+    if not path and problem["type"] == "missing":
+        message = "the body is empty; send JSON with at least a model"
     param = ".".join(path) or None
     named = param is None or message.startswith(param)
     return _response(400, message if named else f"{param}: {message}", param=param)
