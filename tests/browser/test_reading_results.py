@@ -55,6 +55,78 @@ async def test_step_timing_shows_the_published_errors(server: Server, open_page:
     await expect(steps.get_by_role("img", name=re.compile("GPU busy time of each step"))).to_be_visible()
 
 
+async def test_a_bundled_run_is_reconstructed_wherever_it_shows_a_number(
+    server: Server, open_page: OpenPage
+) -> None:
+    page = await open_page(server, f"/runs/{SAMPLE_RUN}")
+    for part in (
+        page.get_by_test_id("sim-card"),
+        page.get_by_test_id("columns"),
+        page.get_by_test_id("steps"),
+    ):
+        await expect(part.get_by_test_id("word").first).to_have_text("reconstructed")
+    # Its hardware's times are reconstructed too, and bars of both have the pattern of the word.
+    await expect(page.get_by_test_id("legend").get_by_test_id("word")).to_have_text(["reconstructed"])
+    row = page.get_by_test_id("compare-row").first
+    for bar in await row.locator(".bar-track i").all():
+        await expect(bar).to_have_class(re.compile("w-reconstructed"))
+    await expect(page.locator("main")).not_to_contain_text("replayed")
+
+
+async def test_a_measurement_of_one_gpu_is_no_error_of_another(server: Server, open_page: OpenPage) -> None:
+    page = await open_page(server, "/runs/run-sample-opt125m-h200")
+    await expect(page.get_by_test_id("mape")).to_have_text("no error: the real times are SM90_H100's")
+    row = page.get_by_test_id("compare-row").first
+    await expect(row).to_contain_text("Real")
+    await expect(row.locator(".err").last).to_be_empty()
+    table = page.get_by_test_id("step-table")
+    await expect(table).to_contain_text(re.compile(r"real 8\.63 ms on SM90_H100"))
+    await expect(table).to_contain_text(re.compile(r"GPU busy\s*–"))
+
+
+async def test_the_bars_show_ipc_cycles_and_instructions_too(
+    server: Server, estimated_run: str, open_page: OpenPage
+) -> None:
+    async with server.client() as client:
+        kernels = (await client.get(f"/api/runs/{estimated_run}/kernels")).raise_for_status().json()
+    first = [one for one in kernels if one["kernel_index"] == 0]
+    page = await open_page(server, f"/runs/{estimated_run}")
+    number = page.get_by_test_id("compare-row").first.locator(".num:not(.err)").first
+    await expect(number).to_contain_text("µs")
+    await page.get_by_test_id("comparison-metric").select_option("ipc")
+    shown = float(await number.inner_text())
+    assert any(abs(shown - one["gpu_ipc"]) <= 0.01 * one["gpu_ipc"] for one in first)
+    await expect(page.get_by_test_id("group-by-name")).to_be_disabled()
+    await page.get_by_test_id("comparison-metric").select_option("cycles")
+    await expect(number).to_contain_text(" k")
+    await page.get_by_test_id("group-by-name").check()
+    await page.get_by_test_id("comparison-metric").select_option("time")
+    await expect(number).to_contain_text("µs")
+
+
+async def test_a_sims_kernels_have_their_stalls_and_caches_on_a_page(
+    server: Server, live_trace: str, open_page: OpenPage
+) -> None:
+    run_id = await server.launch(live_trace, {"SM80_A100": 1})
+    sim_id = (await server.ended(run_id))["sims"][0]["id"]
+    page = await open_page(server, f"/runs/{run_id}/sims/{sim_id}")
+    await page.get_by_test_id("open-kernels").click()
+    await expect(page).to_have_url(re.compile(f"/sims/{sim_id}/kernels$"))
+    await expect(page.get_by_test_id("notice-replay")).to_be_visible()
+    table = page.get_by_test_id("kernel-metrics")
+    rows = table.locator(".grid-row:not(.grid-head)")
+    await expect(rows).to_have_count(6)
+    heads = await table.get_by_role("columnheader").all_inner_texts()
+    stalls = next(at for at, text in enumerate(heads) if "Memory stalls" in text)
+    # The log's counter runs on: 4,512 after the first kernel, 6,376 after the second.
+    await expect(rows.nth(0).get_by_role("cell").nth(stalls)).to_have_text("4.51 k")
+    await expect(rows.nth(1).get_by_role("cell").nth(stalls)).to_have_text("1.86 k")
+    # gpu_occupancy is -nan% in this log: no column.
+    assert not any("Occupancy" in text for text in heads)
+    await table.get_by_role("button", name="IPC").click()
+    await expect(rows.first).to_contain_text("dot_kernel")
+
+
 async def test_an_estimated_run_never_calls_its_times_simulated(
     server: Server, estimated_run: str, open_page: OpenPage
 ) -> None:

@@ -165,6 +165,11 @@ SCREENS: Final = (
         "sim", lambda at: f"/runs/{at.states.run_id}/sims/{at.states.sims[1].sim_id}", shows("sim-drawer")
     ),
     Screen(
+        "sim-kernels",
+        lambda at: f"/runs/{at.states.run_id}/sims/{at.states.sims[0].sim_id}/kernels",
+        shows("kernel-metrics"),
+    ),
+    Screen(
         "log",
         lambda at: f"/runs/{at.states.run_id}/sims/{at.states.sims[0].sim_id}/log?q=kernel_name",
         searched_log,

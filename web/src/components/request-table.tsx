@@ -22,9 +22,9 @@ export function RequestTable({ summaries }: { summaries: readonly StepSummary[] 
           {summaries.map((one) => (
             <tr key={one.key}>
               <td class="nowrap">{one.label}</td>
-              <PairCell pair={one.requests.ttftMs} />
-              <PairCell pair={one.requests.itlMs} />
-              <PairCell pair={one.requests.e2eMs} />
+              <PairCell pair={one.requests.ttftMs} measuredOn={one.measuredOn} />
+              <PairCell pair={one.requests.itlMs} measuredOn={one.measuredOn} />
+              <PairCell pair={one.requests.e2eMs} measuredOn={one.measuredOn} />
               <td class="num">
                 {one.kinds.map((kind) => (
                   <div key={kind.kind}>
@@ -52,11 +52,17 @@ export function RequestTable({ summaries }: { summaries: readonly StepSummary[] 
   );
 }
 
-function PairCell({ pair }: { pair: Pair }) {
+function PairCell({ pair, measuredOn }: { pair: Pair; measuredOn: string | null }) {
   return (
     <td class="num">
       {formatMs(pair.simulated)}
-      <div class="small muted">{pair.real === null ? "no real baseline" : `real ${formatMs(pair.real)}, ${formatSignedPercent(pair.errorPct)}`}</div>
+      <div class="small muted">{realNote(pair, measuredOn)}</div>
     </td>
   );
+}
+
+/** A baseline of another GPU stands beside the number, but is no error of it. */
+function realNote(pair: Pair, measuredOn: string | null): string {
+  if (pair.real === null) return "no real baseline";
+  return measuredOn === null ? `real ${formatMs(pair.real)}, ${formatSignedPercent(pair.errorPct)}` : `real ${formatMs(pair.real)} on ${measuredOn}`;
 }

@@ -32,7 +32,7 @@ function timeline(over: Partial<SimStepTimeline> = {}): SimStepTimeline {
 
 describe("step timing", () => {
   test("means leave out the warm-up and missing values", () => {
-    const summary = summarise(timeline(), "H100");
+    const summary = summarise(timeline(), "H100", null);
     expect(summary.requests.ttftMs).toEqual({ real: 8, simulated: 10, errorPct: 25 });
     expect(summary.requests.itlMs.simulated).toBe(8);
     expect(summary.repeats).toEqual([1, 2]);
@@ -40,9 +40,15 @@ describe("step timing", () => {
   });
 
   test("without a real timeline there is no error", () => {
-    const summary = summarise(timeline({ compare: null }), "H200");
+    const summary = summarise(timeline({ compare: null }), "H200", null);
     expect(summary.requests.e2eMs).toEqual({ real: null, simulated: 262, errorPct: null });
     expect(summary.wallMapePct).toBeNull();
+  });
+
+  test("the baseline of another GPU stands beside, and is no error", () => {
+    const summary = summarise(timeline(), "H200", "SM90_H100");
+    expect(summary.requests.ttftMs).toEqual({ real: 8, simulated: 10, errorPct: null });
+    expect([summary.wallMapePct, summary.busyMapePct]).toEqual([null, null]);
   });
 
   test("a series holds one repeat, aligned by step, with holes where a line has no step", () => {

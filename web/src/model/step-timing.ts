@@ -27,6 +27,8 @@ export interface KindRow {
 export interface StepSummary {
   readonly key: string;
   readonly label: string;
+  /** The config that the real baseline was measured on, where this is another one: differences are then no errors. */
+  readonly measuredOn: string | null;
   readonly kinds: readonly KindRow[];
   readonly requests: RequestMeans;
   /** Mean absolute error over steps, in percent; null without a real timeline. */
@@ -57,17 +59,18 @@ export function firstOfConfig(timelines: readonly SimStepTimeline[]): SimStepTim
   return timelines.filter((timeline) => !seen.has(timeline.gpu_config) && seen.add(timeline.gpu_config));
 }
 
-export function summarise(timeline: SimStepTimeline, label: string): StepSummary {
+export function summarise(timeline: SimStepTimeline, label: string, measuredOn: string | null): StepSummary {
   const { simulated, compare } = timeline;
   const coverage = simulated.summary.simulation?.coverage;
   const steady = simulated.steps.filter((step) => !step.warmup);
   return {
     key: timeline.sim_id,
     label,
+    measuredOn,
     kinds: Object.entries(simulated.summary.per_kind ?? {}).map(([kind, row]) => ({ kind, steps: row.steps, wallNs: row.wall_ns_mean, busyNs: row.gpu_busy_ns_mean })),
-    requests: requestMeans(timeline),
-    wallMapePct: compare?.summary.wall_ns?.mean_abs_error_pct ?? null,
-    busyMapePct: compare?.summary.gpu_busy_ns?.mean_abs_error_pct ?? null,
+    requests: requestMeans(timeline, measuredOn === null),
+    wallMapePct: measuredOn === null ? (compare?.summary.wall_ns?.mean_abs_error_pct ?? null) : null,
+    busyMapePct: measuredOn === null ? (compare?.summary.gpu_busy_ns?.mean_abs_error_pct ?? null) : null,
     kernelCoverage: coverage?.kernel_fraction ?? null,
     timeCoverage: coverage?.gpu_time_fraction ?? null,
     assumption: simulated.summary.simulation?.request_assumption ?? null,
@@ -75,13 +78,14 @@ export function summarise(timeline: SimStepTimeline, label: string): StepSummary
   };
 }
 
-function requestMeans({ simulated, compare }: SimStepTimeline): RequestMeans {
+function requestMeans({ simulated, compare }: SimStepTimeline, judged: boolean): RequestMeans {
   const steady = (simulated.requests ?? []).filter((request) => !request.warmup);
   const compared = compare?.requests ?? [];
   const pair = (real: (r: CompareRequest) => number | null, sim: (r: (typeof steady)[number]) => number | null): Pair => {
     const realMean = mean(compared.map(real));
     const simMean = mean(steady.map(sim));
-    return { real: realMean, simulated: simMean, errorPct: realMean === null || simMean === null || realMean === 0 ? null : ((simMean - realMean) / realMean) * 100 };
+    const errorPct = !judged || realMean === null || simMean === null || realMean === 0 ? null : ((simMean - realMean) / realMean) * 100;
+    return { real: realMean, simulated: simMean, errorPct };
   };
   return {
     ttftMs: pair((r) => r.ttft_ms.real, (r) => r.ttft_ms),

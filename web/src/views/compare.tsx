@@ -10,7 +10,7 @@ import { RequestTable } from "../components/request-table";
 import type { ComparedRun } from "../model/compare-runs";
 import { compareColumns, differentTraces, groupBySim, sharedReal } from "../model/compare-runs";
 import { buildMetricTable, buildTable } from "../model/comparison";
-import { mergedNotices, noticesFor } from "../model/engine";
+import { measuredElsewhere, mergedNotices, noticesFor } from "../model/engine";
 import type { Run } from "../model/entities";
 import { toKernel, toRun, toRunDetail } from "../model/entities";
 import { letterOf } from "../model/labels";
@@ -200,8 +200,12 @@ function Requests({ runs }: { runs: readonly ComparedRun[] }) {
   const fitting = runs.filter(({ run }) => run.trace.hasStepTimeline && run.sims.filter((sim) => sim.state === "succeeded").length <= MOST_SIMS);
   const ids = fitting.map(({ run }) => run.id);
   const { data } = useLoaded(`compare-steps ${ids.join()}`, (signal) => Promise.all(ids.map(async (id) => ({ id, timelines: await client.stepTimelines(id, signal) }))));
+  const elsewhere = (id: string, config: string) => {
+    const run = runs.find((one) => one.run.id === id)?.run;
+    return run === undefined ? null : measuredElsewhere(config, run.trace);
+  };
   const rows = useMemo(
-    () => (data ?? []).flatMap(({ id, timelines }) => firstOfConfig(timelines).map((timeline) => summarise(timeline, `${runs.length > 1 ? `${letterOf(runs.findIndex(({ run }) => run.id === id))} · ` : ""}${labelOf(timeline, false)}`))),
+    () => (data ?? []).flatMap(({ id, timelines }) => firstOfConfig(timelines).map((timeline) => summarise(timeline, `${runs.length > 1 ? `${letterOf(runs.findIndex(({ run }) => run.id === id))} · ` : ""}${labelOf(timeline, false)}`, elsewhere(id, timeline.gpu_config)))),
     [data, runs],
   );
   if (rows.length === 0) return null;

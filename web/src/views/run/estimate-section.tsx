@@ -101,7 +101,7 @@ function Totals({ estimate }: { estimate: Estimate }) {
                   <td class="interval-cell">
                     <IntervalBar interval={one.total} scaleNs={estimate.longestNs} />
                   </td>
-                  <td>{sourcesText(one)}</td>
+                  <td class="nowrap">{sourcesText(one)}</td>
                 </>
               )}
             </tr>

@@ -8,7 +8,7 @@ import { seriesVariable } from "../../charts/colours";
 import { Banner, ErrorNote, Loading, WordBadge } from "../../components/basics";
 import type { SimStepTimeline } from "../../api/types";
 import { RequestTable } from "../../components/request-table";
-import { realWordOf, timeWordOf } from "../../model/engine";
+import { measuredElsewhere, realWordOf, timeWordOf } from "../../model/engine";
 import type { StepMetric } from "../../model/step-timing";
 import { firstOfConfig, labelOf, stepSeries, summarise } from "../../model/step-timing";
 import { formatNs, plural } from "../../model/units";
@@ -24,6 +24,7 @@ export function StepsSection({ store }: { store: RunStore }) {
   const succeeded = useComputed(() => [...(store.run.value?.sims.values() ?? [])].filter((sim) => sim.state === "succeeded").length).value;
   const word = useComputed(() => (store.run.value === null ? null : timeWordOf([...store.run.value.sims.values()], store.run.value))).value;
   const realWord = useComputed(() => (store.run.value === null ? "measured" : realWordOf(store.run.value.trace))).value;
+  const realConfig = useComputed(() => store.run.value?.trace.realConfig ?? null).value;
   const [asked, setAsked] = useState(false);
   const wanted = has && succeeded > 0 && (asked || succeeded <= LOAD_UNASKED);
   const { data, error, reload } = useLoaded(wanted ? `steps ${store.runId} ${succeeded}` : "no steps", async (signal) => (wanted ? client.stepTimelines(store.runId, signal) : null));
@@ -49,7 +50,7 @@ export function StepsSection({ store }: { store: RunStore }) {
         {error !== null && <ErrorNote error={error} retry={reload} />}
         {wanted && data === null && error === null && <Loading what="step timing" />}
         {data !== null && data.length === 0 && <p class="muted">No sim has sent step timing.</p>}
-        {data !== null && data.length > 0 && <StepTiming timelines={data} />}
+        {data !== null && data.length > 0 && <StepTiming timelines={data} realConfig={realConfig} />}
       </div>
     </section>
   );
@@ -60,17 +61,17 @@ const METRICS: ReadonlyArray<readonly [StepMetric, string]> = [
   ["busy", "GPU busy time"],
 ];
 
-function StepTiming({ timelines }: { timelines: readonly SimStepTimeline[] }) {
+function StepTiming({ timelines, realConfig }: { timelines: readonly SimStepTimeline[]; realConfig: string | null }) {
   const [metric, setMetric] = useState<StepMetric>("wall");
   const shown = useMemo(() => firstOfConfig(timelines).map((timeline) => ({ timeline, label: labelOf(timeline, false) })), [timelines]);
-  const summaries = useMemo(() => shown.map(({ timeline, label }) => summarise(timeline, label)), [shown]);
+  const summaries = useMemo(() => shown.map(({ timeline, label }) => summarise(timeline, label, measuredElsewhere(timeline.gpu_config, { realConfig }))), [shown]);
   const repeats = summaries[0]?.repeats ?? [];
   const [repeat, setRepeat] = useState<number | null>(null);
   const current = repeat ?? repeats[0] ?? 0;
   const series = useMemo(() => stepSeries(shown, current, metric), [shown, current, metric]);
   const lines = useMemo(
     () => [
-      ...(series.hasReal ? [{ label: "Real", colour: "--real", values: series.real, dashed: true }] : []),
+      ...(series.hasReal ? [{ label: realConfig === null ? "Real" : `Real ${realConfig}`, colour: "--real", values: series.real, dashed: true }] : []),
       ...series.simulated.map((one, i) => ({ label: one.label, colour: seriesVariable(i), values: one.values })),
     ],
     [series],
