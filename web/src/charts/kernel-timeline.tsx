@@ -170,7 +170,7 @@ export function KernelTimeline({ lanes }: { lanes: readonly TimelineLane[] }) {
       <div class="row spread">
         <p class="small muted">
           {formatNs(shown.fromNs)} to {formatNs(shown.toNs)} of {formatNs(endNs)}
-          {words.length === 1 ? ` ${words[0]}` : ""}.{maxScroll > 0 ? ` Lanes ${firstLane} to ${lastLane} of ${lanes.length}: the wheel scrolls them.` : ""} Drag to pan; pinch, or turn the wheel with Ctrl or Shift, to zoom.
+          {words.length === 1 ? ` ${words[0]}` : ""}.{maxScroll > 0 ? ` Lanes ${firstLane} to ${lastLane} of ${lanes.length}: the wheel scrolls them.` : ""} Drag pans; a pinch, or Ctrl or Shift + wheel, zooms.
         </p>
         <div class="row tight" role="group" aria-label="Timeline zoom">
           <button type="button" class="tiny" onClick={() => zoom(1 / ZOOM_STEP)} aria-label="Zoom out">

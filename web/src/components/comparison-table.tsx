@@ -54,7 +54,7 @@ function IntervalNote({ interval }: { interval: Interval | undefined }) {
 }
 
 function totalNote(column: ColumnSummary): string {
-  if (column.total === null) return "no replica succeeded yet";
+  if (column.total === null) return "no replica has succeeded";
   const { n, low, high } = column.total;
   const sum = `sum of ${plural(column.kernels, "kernel")}`;
   if (n === 1) return `${sum}, 1 replica`;

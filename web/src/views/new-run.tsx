@@ -134,7 +134,7 @@ function ConfigLine({ row, text, change }: { row: ConfigRow; text: string | null
       </label>
       {text !== null && (
         <div class="stepper">
-          <span class="small muted" aria-hidden="true">
+          <span class="small muted wide-only" aria-hidden="true">
             replicas
           </span>
           <button type="button" class="tiny" aria-label={`One ${name} sim less`} disabled={parseCount(text) === MIN_COUNT} onClick={() => step(-1)}>

@@ -45,7 +45,7 @@ function TraceTable({ traces }: { traces: readonly Trace[] }) {
               <th>Model</th>
               <th>GPU</th>
               <th class="num">Kernels</th>
-              <th class="num">Size</th>
+              <th class="num size-cell">Size</th>
               <th class="num">Added</th>
               <th>
                 <span class="visually-hidden">Actions</span>
@@ -70,13 +70,13 @@ function TraceTable({ traces }: { traces: readonly Trace[] }) {
                 <td data-label="Model" class="model-cell">{trace.model ?? <span class="muted">not given</span>}</td>
                 <td data-label="GPU">
                   <span>
-                    {trace.sourceGpu === null ? trace.arch : <>{trace.sourceGpu} <span class="muted nowrap">{trace.arch}</span></>}
+                    {trace.sourceGpu === null ? trace.arch : <>{trace.sourceGpu.replace(/^NVIDIA /, "")} <span class="muted nowrap">{trace.arch}</span></>}
                   </span>
                 </td>
                 <td data-label="Kernels" class="num">
                   {formatExact(trace.kernelCount)}
                 </td>
-                <td data-label="Size" class="num">
+                <td data-label="Size" class="num size-cell">
                   {formatBytes(trace.bytes)}
                 </td>
                 <td data-label="Added" class="num">

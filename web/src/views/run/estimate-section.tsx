@@ -101,7 +101,7 @@ function Totals({ estimate }: { estimate: Estimate }) {
                   <td class="interval-cell">
                     <IntervalBar interval={one.total} scaleNs={estimate.longestNs} />
                   </td>
-                  <td class="nowrap">{sourcesText(one)}</td>
+                  <td class="source-cell">{sourcesText(one)}</td>
                 </>
               )}
             </tr>
