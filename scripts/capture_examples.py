@@ -174,14 +174,11 @@ async def _runs(asking: Capture) -> tuple[str, str]:
     await asking.ask("run-not-found", "GET", "/api/runs/{run_id}", run_id="run-000000000000")
     await asking.ask("runs", "GET", "/api/runs")
     other = (await asking.http.post("/api/runs", json=asked(count=1))).json()
-    cancelled = await asking.ask("run-cancelled", "POST", "/api/runs/{run_id}/cancel", run_id=other["id"])
-    await asking.ask(
-        "heartbeat-cancelled",
-        "POST",
-        "/api/sims/{sim_id}/heartbeat",
-        body={"state": "running"},
-        sim_id=cancelled["sims"][0]["id"],
-    )
+    sim_id = await _running_sim(asking.http, other["id"])
+    beat = "/api/sims/{sim_id}/heartbeat"
+    await asking.ask("heartbeat", "POST", beat, body={"state": "running"}, sim_id=sim_id)
+    await asking.ask("run-cancelled", "POST", "/api/runs/{run_id}/cancel", run_id=other["id"])
+    await asking.ask("heartbeat-cancelled", "POST", beat, body={"state": "running"}, sim_id=sim_id)
     return str(run["id"]), str(run["sims"][0]["id"])
 
 
@@ -227,7 +224,6 @@ async def _simulators(asking: Capture, sim_id: str) -> None:
     beat = "/api/sims/{sim_id}/heartbeat"
     files = "/api/sims/{sim_id}/files/{name}"
     raw = {"Content-Type": "application/octet-stream"}
-    await asking.ask("heartbeat", "POST", beat, body={"state": "running"}, sim_id=sim_id)
     await asking.ask("heartbeat-unknown", "POST", beat, body={"state": "running"}, sim_id="sim-000000000000")
     await asking.ask("heartbeat-invalid", "POST", beat, body={"state": "lost"}, sim_id=sim_id)
     chunk = {"seq": 0, "lines": ["a line that was stored before is not stored again"]}
@@ -259,6 +255,16 @@ async def _requests(asking: Capture) -> None:
     )
     await asking.ask("models", "GET", "/v1/models")
     await asking.ask("model", "GET", "/v1/models/{model}", model=SAMPLE)
+
+
+async def _running_sim(http: httpx.AsyncClient, run_id: str) -> str:
+    """The id of the run's only sim, once that runs."""
+    async with asyncio.timeout(WITHIN_S):
+        while True:
+            sim = (await http.get(f"/api/runs/{run_id}")).json()["sims"][0]
+            if sim["state"] == "running":
+                return str(sim["id"])
+            await asyncio.sleep(POLL_S)
 
 
 async def _until(http: httpx.AsyncClient, path: str, field: str, wanted: set[str]) -> None:
