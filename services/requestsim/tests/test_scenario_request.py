@@ -1,6 +1,7 @@
 """The body of a scenario: both forms, every limit, and what is refused in words."""
 
 import json
+from collections.abc import Callable
 from itertools import pairwise
 
 import pytest
@@ -182,6 +183,18 @@ def test_the_answer_names_its_base_and_its_assumptions(h100: PerfProfile) -> Non
     for part in ("3072", "50272", "2048 tokens", "106267 blocks", "Reconstructed from published statistics"):
         assert part in text
     assert run_scenario(h100, ScenarioRequest.model_validate(body)).trace_id == "facebook/opt-125m"
+
+
+@pytest.mark.parametrize(
+    ("config", "told"), [("SM90_H100", False), ("SM90_H200", True), ("SM80_A100", False)]
+)
+def test_host_times_of_another_gpu_are_told(
+    *, sample_profile: Callable[[str], PerfProfile], config: str, told: bool
+) -> None:
+    # spec: request-simulation, data sheet assumptions. H200 is counterfactual: there is no measured H200 baseline.
+    notes = [note for note in sample_profile(config).assumptions if "counterfactual" in note]
+    said = "Host times and gaps were measured on NVIDIA H100 80GB HBM3, nothing on SM90_H200: the answer is counterfactual"
+    assert notes == ([said] if told else [])
 
 
 def test_the_answer_is_strict_json_with_nulls(h100: PerfProfile) -> None:

@@ -23,7 +23,7 @@ from cascade_requestsim.gpu_spec import gpu_spec
 from cascade_requestsim.groups import Group, group_step
 from cascade_requestsim.model_shape import parse_model_shape
 from cascade_requestsim.profile import DEFAULT_MODEL_LIMIT, CalibratedPoint, PerfProfile
-from cascade_requestsim.provenance import standing_assumptions
+from cascade_requestsim.provenance import counterfactual_note, standing_assumptions
 from cascade_requestsim.roofline import GroupTimes
 
 DEFAULT_GPU_MEMORY_UTILIZATION = 0.8
@@ -93,7 +93,10 @@ def build_profile(
         model_limit_tokens=limit,
         gpu_memory_utilization=utilization,
         workload_max_tokens=optional_int(workload, "max_tokens", "workload.json", maximum=_MAX_TOKENS),
-        assumptions=standing_assumptions(source_note) + shape_assumptions + default_notes,
+        assumptions=standing_assumptions(source_note)
+        + counterfactual_note(run.get("gpu"), gpu_config)
+        + shape_assumptions
+        + default_notes,
         source_note=source_note,
     )
 
