@@ -193,7 +193,8 @@ def test_host_times_of_another_gpu_are_told(
 ) -> None:
     # spec: request-simulation, data sheet assumptions. H200 is counterfactual: there is no measured H200 baseline.
     notes = [note for note in sample_profile(config).assumptions if "counterfactual" in note]
-    said = "Host times and gaps were measured on NVIDIA H100 80GB HBM3, nothing on SM90_H200: the answer is counterfactual"
+    measured_on = "Host times and gaps were measured on NVIDIA H100 80GB HBM3"
+    said = f"{measured_on}, nothing on SM90_H200: the answer is counterfactual"
     assert notes == ([said] if told else [])
 
 
