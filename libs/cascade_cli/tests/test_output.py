@@ -1,10 +1,14 @@
 """What the commands print fits where it goes."""
 
 import io
+import os
+import subprocess
+import sys
 from datetime import UTC, datetime
 
 import pytest
 from cascade_cli.app_tables import runs_table
+from cascade_cli.main import app, speak
 from cascade_cli.output import Output
 from cascade_cli.watching import Bars
 from cascade_client.wire.runs import RunEntry, RunState, RunSummary, SimMetrics, SimState, SimSummary
@@ -59,6 +63,20 @@ def test_a_narrow_screen_takes_a_tables_lines_before_its_ids_and_numbers(
     assert "2026-11-30" in text
     assert "┃" not in text
     assert all(len(line) <= 80 for line in text.split("\n"))
+
+
+def test_a_terminal_of_another_encoding_gets_marks_and_no_traceback() -> None:
+    # The callback runs before each command.
+    program = "from cascade_cli import main, output; main.speak(); output.console.print('6 × 6')"
+    done = subprocess.run(
+        [sys.executable, "-c", program],
+        env={"PATH": os.environ["PATH"], "PYTHONIOENCODING": "ascii"},
+        capture_output=True,
+        check=False,
+    )
+    assert (done.returncode, done.stdout, done.stderr) == (0, b"6 ? 6\n", b"")
+    assert app.registered_callback is not None
+    assert app.registered_callback.callback is speak
 
 
 def test_an_empty_table_fits_a_narrow_screen_too(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,6 +1,8 @@
 """The `cascade` command. Each subcommand imports what it needs when it runs, so that help and errors come at
 once."""
 
+import io
+import sys
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -15,13 +17,24 @@ from cascade_cli import (
     commands_files,
 )
 
+HELP = "Trace an LLM workload once, simulate it on many GPU configs, see where every number comes from."
+
 app = typer.Typer(
     name="cascade",
-    help="Trace an LLM workload once, simulate it on many GPU configs, see where every number comes from.",
+    help=HELP,
     no_args_is_help=True,
     pretty_exceptions_enable=False,
     add_completion=False,
 )
+
+
+@app.callback(help=HELP)
+def speak() -> None:
+    """Before every command: print a mark for what the terminal's encoding lacks, such as `×`, instead of failing."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="replace")
+
 
 app.add_typer(commands_admin.web, name="web")
 app.add_typer(commands_bench.bench, name="bench")
