@@ -2,7 +2,8 @@ import { describe, expect, test } from "vitest";
 import type { RunEvent, SimSummary } from "../api/types";
 import { Gathering } from "./coalesce";
 import type { LiveRun } from "./run-state";
-import { applyBatch } from "./run-state";
+import { applyBatch, noKernelText } from "./run-state";
+import { groupSims } from "./sim-groups";
 import { wireKernel, wireRun, wireSim } from "./testing";
 
 function play(events: readonly RunEvent[], from: LiveRun | null = null): LiveRun {
@@ -27,6 +28,32 @@ function playAtOnce(events: readonly RunEvent[]): LiveRun {
 
 const snapshot = (...sims: SimSummary[]): RunEvent => ({ type: "snapshot", run: wireRun(sims), kernels: [] });
 const later = (over: Partial<SimSummary> = {}): SimSummary => wireSim({ last_heartbeat_at: "2026-11-08T08:59:09Z", ...over });
+
+test("what an emptied batch counts is told once: events, and the log lines among them", () => {
+  const gathering = new Gathering();
+  const log = (lines: string[]): RunEvent => ({ type: "log", sim_id: "sim-a", lines });
+  for (const event of [snapshot(wireSim()), log(Array.from({ length: 30 }, (_, i) => `line ${i}`)), log(["one more"])]) gathering.add(event);
+  const taken = gathering.take();
+  expect([taken?.events, taken?.lines]).toEqual([3, 31]);
+  expect(gathering.take()).toBeNull();
+});
+
+test("groups come in the order in which the configs were asked for", () => {
+  const sims = [wireSim({ gpu_config: "SM7_QV100" }), wireSim({ id: "sim-b", gpu_config: "SM80_A100" })];
+  const entries = [
+    { gpu_config: "SM80_A100", count: 1 },
+    { gpu_config: "SM86_RTX3070", count: 1 },
+    { gpu_config: "SM7_QV100", count: 1 },
+  ];
+  const state = play([{ type: "snapshot", run: wireRun(sims, { entries }), kernels: [] }]);
+  expect(groupSims(state).map((group) => group.config)).toEqual(["SM80_A100", "SM7_QV100"]);
+});
+
+test("a run that ended without a kernel has none to wait for", () => {
+  expect(noKernelText(play([snapshot(wireSim())]))).toContain("yet");
+  const ended = play([{ type: "snapshot", run: wireRun([wireSim({ state: "failed", finished_at: "2026-11-08T09:00:00Z" })], { state: "failed" }), kernels: [] }]);
+  expect(noKernelText(ended)).not.toContain("yet");
+});
 
 describe("snapshot + events = state", () => {
   test("a snapshot is the state", () => {

@@ -66,7 +66,7 @@ function Metrics({ wire, results }: { wire: RunDetail; results: SimResults }) {
 }
 
 const ROW_PX = 32;
-const NAME_COLUMNS = "44px minmax(150px, 1fr)";
+const NAME_COLUMNS = "44px minmax(var(--metric-name), 1fr)";
 const NUMBER_PX = 96;
 const GAP_PX = 12;
 
@@ -80,7 +80,7 @@ function Rows({ table }: { table: MetricTable }) {
     return sortMetrics(found, sort.column, sort.descending);
   }, [table, text, sort]);
   const by = (column: number | null) => setSort({ column, descending: sort.column === column ? !sort.descending : column !== null });
-  const layout = { gridTemplateColumns: `${NAME_COLUMNS} repeat(${table.columns.length}, ${NUMBER_PX}px)`, minWidth: `${240 + table.columns.length * (NUMBER_PX + GAP_PX)}px` };
+  const layout = { gridTemplateColumns: `${NAME_COLUMNS} repeat(${table.columns.length}, ${NUMBER_PX}px)`, minWidth: `calc(90px + var(--metric-name) + ${table.columns.length * (NUMBER_PX + GAP_PX)}px)` };
   const heading = (column: number | null, label: string, title: string) => (
     <div key={label} role="columnheader" class="num" title={title} aria-sort={sort.column === column ? (sort.descending ? "descending" : "ascending") : "none"}>
       <button type="button" class="sorter" onClick={() => by(column)}>

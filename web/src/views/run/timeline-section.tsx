@@ -3,6 +3,7 @@ import { useMemo } from "preact/hooks";
 import type { TimelineLane } from "../../charts/kernel-timeline";
 import { KernelTimeline } from "../../charts/kernel-timeline";
 import { realWordOf, timeWordOf } from "../../model/engine";
+import { groupSims } from "../../model/sim-groups";
 import { withoutSharedStart } from "../../model/labels";
 import type { LiveRun } from "../../model/run-state";
 import { noKernelText } from "../../model/run-state";
@@ -29,14 +30,14 @@ function lanesOf(live: LiveRun, real: ReturnType<typeof useRealTiming>): Timelin
   if (real !== null && real.kernels.length > 0) {
     lanes.push({ key: "real", label: `Real ${live.trace.sourceGpu?.replace(/^NVIDIA /, "") ?? "hardware"}`, kernels: real.kernels, real: true, word: realWordOf(live.trace) });
   }
-  const configs = [...new Set([...live.sims.values()].map((sim) => sim.config))];
+  const groups = groupSims(live); // the order of the cards above
+  const configs = groups.map((group) => group.config);
   const short = new Map(withoutSharedStart(configs).map((label, i) => [configs[i], label]));
   const many = configs.length < live.sims.size;
-  for (const id of live.simIds) {
-    const sim = live.sims.get(id);
-    const kernels = live.kernels.get(id);
-    if (sim === undefined || kernels === undefined || kernels.length === 0) continue;
-    lanes.push({ key: id, label: `${short.get(sim.config) ?? sim.config}${many ? ` #${sim.replica}` : ""}`, kernels, real: false, word: timeWordOf([sim], live) });
+  for (const sim of groups.flatMap((group) => group.sims)) {
+    const kernels = live.kernels.get(sim.id);
+    if (kernels === undefined || kernels.length === 0) continue;
+    lanes.push({ key: sim.id, label: `${short.get(sim.config) ?? sim.config}${many ? ` #${sim.replica}` : ""}`, kernels, real: false, word: timeWordOf([sim], live) });
   }
   return lanes;
 }
