@@ -39,7 +39,20 @@ class BenchResult:
             f"cpu {self.cpu_s:.2f} s, wall {self.wall_s:.2f} s, peak {self.peak_rss_bytes / 1e6:.0f} MB"
         )
         for name, value in self.detail.items():
-            console.print(f"  {name}: {value}")
+            console.print(f"  {name}: {_told(value)}", markup=False, highlight=False)
+
+
+def _told(value: Any) -> str:
+    """A detail in a line for people: nested tables only by their size."""
+    match value:
+        case dict() if any(isinstance(each, dict | list) for each in value.values()):
+            return f"{len(value)} entries, see --json"
+        case dict():
+            return ", ".join(f"{name} {_told(each)}" for name, each in value.items())
+        case float():
+            return f"{value:,.4g}" if abs(value) < 10_000 else f"{value:,.0f}"
+        case _:
+            return str(value)
 
 
 def machine() -> dict[str, Any]:
