@@ -152,6 +152,7 @@ def test_the_medians_of_a_small_run_come_out() -> None:
         (without("workload"), ProfileInputMissing, "workload.json"),
         (all_warm_up, ProfileRefused, "no steady repeat"),
         (setting("num_reqs", 2), ProfileRefused, "ran 2 requests"),
+        (setting("kernels", []), ProfileRefused, "holds no kernel"),
         (setting("kind", "prefill"), ProfileRefused, "exactly one prefill step"),
         (setting("kind", "decode", at=3), ProfileRefused, "exactly one prefill step"),
         (setting("kind", "other"), ProfileRefused, "malformed at steps.4.kind"),

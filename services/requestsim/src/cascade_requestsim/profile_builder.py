@@ -156,6 +156,9 @@ def _measure(step: TimelineStep) -> _MeasuredStep:
     if step.gpu_busy_ns is None:
         raise ProfileRefused(f"{where} has no gpu_busy_ns; a profile needs the GPU time of every steady step")
     kernels = step.kernels
+    if not kernels:
+        # All of its GPU time would count as constant, whatever the request's size.
+        raise ProfileRefused(f"{where} holds no kernel; a profile needs the kernels of every steady step")
     try:
         groups = group_step([kernel.name for kernel in kernels], [kernel.grid for kernel in kernels])
     except ValueError as error:
