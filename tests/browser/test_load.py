@@ -6,9 +6,9 @@ The events are facts told to the real log, which reach the page through the real
 * The page got them as fast as they came: a bare reader of the same stream, which only counts, has the last one at most
   two seconds sooner. A machine that cannot carry 2,000 events a second beside a browser is not held against the page:
   the rates told, read and shown stand in the summary, and are the same facts over three times.
-* No click waited 200 ms or longer, in any round. A machine that is busy with other work is late with any work: a page
-  beside it computes for 50 ms a click, at the machine's best speed, and what it takes beyond 100 ms is added to the
-  bound.
+* The interaction to next paint stays under 200 ms, as the web's own measure (INP) counts it: the slowest interaction,
+  one left out for every fifty. A machine that is busy with other work is late with any work: a page beside it computes
+  for 50 ms a click, at the machine's best speed, and what its INP is beyond 100 ms is added to the bound.
 """
 
 import asyncio
@@ -28,13 +28,16 @@ from tests.browser.conftest import OpenPage
 
 EVENTS_PER_S: Final = 2000
 SIMS: Final = 64
+SIMS_OF_GROUP: Final = 40
 TICK_S: Final = 0.05
 LINES_PER_CHUNK: Final = 3
 LATENCY_BOUND_MS: Final = 200
 QUIET_CLICK_MS: Final = 100
 """The page of known work, on an idle machine: its work and up to three frames."""
-ROUNDS: Final = 3
-TURNS_PER_ROUND: Final = 4
+TURNS: Final = 16
+"""Four interactions each."""
+QUIET_TURNS: Final = 4
+LEFT_OUT_OF: Final = 50
 LAG_BOUND_S: Final = 2.0
 """The page draws a few times a second, and gathers what comes in between."""
 LOG_EVENT: Final = b'{"type":"log"'
@@ -50,7 +53,13 @@ new PerformanceObserver((list) => {
   for (const entry of list.getEntries()) if (!entry.hadRecentInput) shifted += entry.value;
 }).observe({ type: "layout-shift" });
 """
-WORST: Final = "Math.max(0, ...latencies.map(([, ms]) => ms))"
+SLOWEST_FIRST: Final = """
+() => {
+  const slowest = new Map();
+  for (const [id, ms] of latencies) slowest.set(id, Math.max(ms, slowest.get(id) ?? 0));
+  return [...slowest.values()].sort((a, b) => b - a);
+}
+"""
 KNOWN_WORK: Final = """
 () => {
   const spin = (turns) => { let sum = 0; for (let i = 0; i < turns; i += 1) sum += Math.sqrt(i); return sum; };
@@ -89,23 +98,34 @@ class Read:
 
 
 @dataclass(frozen=True)
-class Round:
-    """What one round of clicks saw."""
+class Used:
+    """What somebody at the page saw."""
 
-    worst_ms: float
-    worst_known_ms: float
+    latencies_ms: list[float]
+    """Of each interaction that took longer than a frame, slowest first."""
+    known_ms: list[float]
     """On the page of known work."""
 
     @property
+    def inp_ms(self) -> float:
+        """The page's interaction to next paint."""
+        return _inp(self.latencies_ms)
+
+    @property
     def bound_ms(self) -> float:
-        """What the page's slowest click may take on this machine as busy as it was."""
-        return LATENCY_BOUND_MS + max(0.0, self.worst_known_ms - QUIET_CLICK_MS)
+        """What it may be on this machine, as busy as it was."""
+        return LATENCY_BOUND_MS + max(0.0, _inp(self.known_ms) - QUIET_CLICK_MS)
 
     def __str__(self) -> str:
+        slowest = ", ".join(f"{ms:.0f}" for ms in self.latencies_ms[:3])
         return (
-            f"slowest click {self.worst_ms:.0f} ms of {self.bound_ms:.0f} ms allowed, "
-            f"{self.worst_known_ms:.0f} ms for known work beside it"
+            f"interaction to next paint {self.inp_ms:.0f} ms of {self.bound_ms:.0f} ms allowed (slowest {slowest} of "
+            f"{len(self.latencies_ms)}), {_inp(self.known_ms):.0f} ms for known work beside it"
         )
+
+
+def _inp(slowest_first: list[float]) -> float:
+    return slowest_first[len(slowest_first) // LEFT_OUT_OF] if slowest_first else 0.0
 
 
 @asynccontextmanager
@@ -184,7 +204,7 @@ async def test_clicks_are_answered_while_64_sims_stream(
     server: Server, estimated_run: str, open_page: OpenPage, notes: list[str]
 ) -> None:
     async with operator_log(server.data_dir) as log:
-        run = await tell_run(log, "demo", {"SM80_A100": 40, "SM80_A30": 24})
+        run = await tell_run(log, "demo", {"SM80_A100": SIMS_OF_GROUP, "SM80_A30": SIMS - SIMS_OF_GROUP})
         assert len(run.sims) == SIMS
         await tell(log, [fact for sim in run.sims for fact in [*run.launched(sim), run.heartbeat(sim)]])
         page = await open_page(server, f"/runs/{run.run_id}")
@@ -196,11 +216,11 @@ async def test_clicks_are_answered_while_64_sims_stream(
             await each.evaluate(OBSERVE)
 
         told = Told()
-        quiet = await use(page, known)
+        quiet = await use(page, known, turns=QUIET_TURNS)
         async with reading(server, run.run_id) as read:
             async with streaming(log, run, told):
                 await expect(line).to_contain_text("events a second", timeout=30_000)
-                rounds = [await use(page, known) for _ in range(ROUNDS)]
+                used = await use(page, known, turns=TURNS)
 
             async def all_shown() -> bool:
                 return await lines_shown(page) >= told.lines
@@ -218,14 +238,14 @@ async def test_clicks_are_answered_while_64_sims_stream(
             f"{rates[1]:,.0f} read, {rates[2]:,.0f} shown"
         )
         notes.append(f"load, before the stream: {quiet}")
-        notes.extend(f"load, during it: {one}" for one in rounds)
+        notes.append(f"load, during it: {used}")
         assert [read.chunks, await lines_shown(page)] == [told.chunks, told.lines]
         assert int(await line.get_attribute("data-events") or 0) >= told.facts
         assert shown_s - read.newest_s < LAG_BOUND_S, notes
         await expect(line).to_have_attribute("data-state", "live")
         await expect(line).to_contain_text("Live")
-    for one in rounds:
-        assert one.worst_ms < one.bound_ms, notes
+    assert len(used.latencies_ms) > TURNS, "the browser told of too few interactions"
+    assert used.inp_ms < used.bound_ms, notes
     assert await page.evaluate("shifted") < 0.1
 
 
@@ -234,7 +254,7 @@ async def lines_shown(page: Page) -> int:
     return int(await page.get_by_test_id("line").get_attribute("data-log-lines") or 0)
 
 
-async def use(page: Page, known: Page) -> Round:
+async def use(page: Page, known: Page, *, turns: int) -> Used:
     """What a reader does: unfold, fold, open a sim, close it; and a click of known work after each.
 
     A latency is from the key or button to the frame that shows its effect. [ms]
@@ -242,14 +262,14 @@ async def use(page: Page, known: Page) -> Round:
     for each in (page, known):
         await each.evaluate("latencies.length = 0")
     group = page.get_by_test_id("sim-group").first
-    for number in range(TURNS_PER_ROUND):
+    for number in range(turns):
         await group.locator("button.fold").click()
         await expect(group.get_by_test_id("sim-card").first).to_be_visible()
         await known.locator("button").click()
         await group.locator("button.fold").click()
         await expect(group.locator(".square").first).to_be_visible()
         await known.locator("button").click()
-        await group.locator(".square").nth(number).click()
+        await group.locator(".square").nth(number % SIMS_OF_GROUP).click()
         await expect(page.get_by_test_id("sim-drawer")).to_be_visible()
         await page.bring_to_front()  # keys go to the window that was clicked last
         await page.keyboard.press("Escape")
@@ -258,4 +278,4 @@ async def use(page: Page, known: Page) -> Round:
         await page.wait_for_function(
             "(then) => performance.now() - then > 900", arg=await page.evaluate("performance.now()")
         )
-    return Round(worst_ms=await page.evaluate(WORST), worst_known_ms=await known.evaluate(WORST))
+    return Used(latencies_ms=await page.evaluate(SLOWEST_FIRST), known_ms=await known.evaluate(SLOWEST_FIRST))

@@ -1,7 +1,9 @@
 """Trace context that travels with facts, and logs."""
 
+import io
 import json
 import logging
+from collections.abc import Iterator
 
 import pytest
 import structlog
@@ -42,22 +44,44 @@ async def test_a_fact_keeps_the_trace_that_caused_it(jetstream_log: JetStreamLog
     assert second.traceparent is None
 
 
-def test_json_logs_are_one_object_a_line(capsys: pytest.CaptureFixture[str]) -> None:
+@pytest.fixture
+def own_logging() -> Iterator[None]:
+    """What `configure` sets for a whole process, given back afterwards."""
     before = structlog.get_config()
-    try:
-        telemetry.configure(TelemetrySettings(log_format="json", log_level="INFO"), service="test")
-        structlog.get_logger("x").info("something", number=1)
-        structlog.get_logger("x").debug("too little")
-        lines = [line for line in capsys.readouterr().err.split("\n") if line]
-        assert len(lines) == 1
-        record = json.loads(lines[0])
-        assert (record["event"], record["number"], record["service"], record["level"]) == (
-            "something",
-            1,
-            "test",
-            "info",
-        )
-    finally:
-        structlog.configure(**before)
-        structlog.contextvars.clear_contextvars()
-        logging.getLogger().handlers.clear()
+    yield
+    structlog.configure(**before)
+    structlog.contextvars.clear_contextvars()
+
+
+@pytest.mark.usefixtures("own_logging")
+def test_a_stderr_that_was_closed_meanwhile_ends_nobodys_work(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(logging.getLogger(), "handlers", [])  # the test runner's own stand in the way
+    lent = io.StringIO()
+    with monkeypatch.context() as lending:
+        lending.setattr("sys.stderr", lent)
+        telemetry.configure(TelemetrySettings(log_format="json"), service="test")
+        structlog.get_logger("test").info("lent")
+    lent.close()
+    structlog.get_logger("test").info("given back")
+    logging.getLogger("somebody.else").warning("heard too")
+    told = capsys.readouterr().err
+    assert "given back" in told
+    assert "heard too" in told
+
+
+@pytest.mark.usefixtures("own_logging")
+def test_json_logs_are_one_object_a_line(capsys: pytest.CaptureFixture[str]) -> None:
+    telemetry.configure(TelemetrySettings(log_format="json", log_level="INFO"), service="test")
+    structlog.get_logger("x").info("something", number=1)
+    structlog.get_logger("x").debug("too little")
+    lines = [line for line in capsys.readouterr().err.split("\n") if line]
+    assert len(lines) == 1
+    record = json.loads(lines[0])
+    assert (record["event"], record["number"], record["service"], record["level"]) == (
+        "something",
+        1,
+        "test",
+        "info",
+    )

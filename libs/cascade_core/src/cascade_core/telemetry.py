@@ -30,6 +30,17 @@ tracer = trace.get_tracer("cascade")
 Attributes = Mapping[str, str | int]
 
 
+class _Stderr(logging.Handler):
+    """Writes to what is the process's stderr at that moment: a caller may exchange it, and close what it was."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Write one record."""
+        try:
+            print(self.format(record), file=sys.stderr, flush=True)
+        except Exception:  # noqa: BLE001 - as every handler does: a log line must not end what it tells of
+            self.handleError(record)
+
+
 class _Exporting:
     """Whether spans leave this process."""
 
@@ -59,12 +70,14 @@ def configure(settings: TelemetrySettings, *, service: str) -> None:
     structlog.configure(
         processors=[*shared, renderer],
         wrapper_class=structlog.make_filtering_bound_logger(level),
-        logger_factory=structlog.PrintLoggerFactory(sys.stderr),
+        logger_factory=lambda *_names: structlog.PrintLogger(
+            sys.stderr
+        ),  # looked up each time, see `_Stderr`
         cache_logger_on_first_use=False,
     )
     structlog.contextvars.bind_contextvars(service=service)
     # What libraries log, in the same shape.
-    libraries = logging.StreamHandler(sys.stderr)
+    libraries = _Stderr()
     libraries.setFormatter(
         structlog.stdlib.ProcessorFormatter(
             foreign_pre_chain=[*shared[:-1], structlog.stdlib.add_logger_name, tracebacks],

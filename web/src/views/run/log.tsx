@@ -92,18 +92,20 @@ function LogBody({ log, running }: { log: LogLines; running: boolean }) {
   const [regex, setRegex] = useState(query.peek().get("re") === "1");
   const [only, setOnly] = useState(false);
   const [follow, setFollow] = useState(running);
-  const [hit, setHit] = useState({ at: 0, turn: 0 });
+  // A hit belongs to what was searched for when it was chosen: an effect would reset it after the next key already.
+  const sought = `${regex ? "re" : "text"} ${text}`;
+  const [chosen, setHit] = useState({ at: 0, turn: 0, sought });
+  const hit = chosen.sought === sought ? chosen : { at: 0, turn: 0, sought };
   const matcher = useMemo(() => matcherFor(text, regex), [text, regex]);
   const problem = matcher !== null && typeof matcher === "object" ? matcher.problem : null;
   const matches = typeof matcher === "function" ? matcher : null;
   const hits = useMemo(() => (matches === null ? [] : findLines(log.lines, matches)), [log, matches]);
   useEffect(() => setQuery({ q: text === "" ? null : text, re: regex ? "1" : null }), [text, regex]);
-  useEffect(() => setHit({ at: 0, turn: 0 }), [text, regex]);
   const position = hits.length === 0 ? 0 : Math.min(hit.at, hits.length - 1);
   const go = (by: number) => {
     if (hits.length === 0) return;
     setFollow(false);
-    setHit({ at: (position + by + hits.length) % hits.length, turn: hit.turn + 1 });
+    setHit({ at: (position + by + hits.length) % hits.length, turn: hit.turn + 1, sought });
   };
   const filtered = only && matches !== null;
   const count = filtered ? hits.length : log.lines.length;
