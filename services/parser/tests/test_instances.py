@@ -56,12 +56,16 @@ async def started(log: JetStreamLog) -> None:
         await log.append(reported(SimState.RUNNING, 2, sim_id=sim))
 
 
-async def write(log: JetStreamLog, lines: list[str], *, size: int, pause_s: float) -> None:
-    """Every sim's log at once, a chunk of each in turn."""
+async def write(
+    log: JetStreamLog, lines: list[str], *, size: int, pause_s: float, may_end: asyncio.Event | None = None
+) -> None:
+    """Every sim's log at once, a chunk of each in turn; the sims' ends not before `may_end`."""
     logs = [cut(lines, size, sim_id=sim) for sim in SIMS]
     for chunks in zip(*logs, strict=True):
         await log.append_all([(one, f"log:{one.sim_id}:{one.seq}") for one in chunks])
         await asyncio.sleep(pause_s)
+    if may_end is not None:
+        await may_end.wait()
     for sim in SIMS:
         await log.append(reported(SimState.SUCCEEDED, 9, sim_id=sim))
 
@@ -153,7 +157,10 @@ async def test_a_killed_service_reads_on_where_it_was(
     fresh_nats: EmbeddedNats, log: JetStreamLog, three_kernels: list[str]
 ) -> None:
     await started(log)
-    writing = asyncio.create_task(write(log, three_kernels, size=5, pause_s=0.15))
+    last_began = (
+        asyncio.Event()
+    )  # else those that are killed may have read it all, and the last is not up yet
+    writing = asyncio.create_task(write(log, three_kernels, size=5, pause_s=0.15, may_end=last_began))
     for kernels in (1, 2):
         async with process(fresh_nats) as doomed:
 
@@ -164,6 +171,7 @@ async def test_a_killed_service_reads_on_where_it_was(
             doomed.send_signal(signal.SIGKILL)
             await doomed.wait()
     async with process(fresh_nats) as last:
+        last_began.set()
         await writing
         await check(log)
         last.terminate()
