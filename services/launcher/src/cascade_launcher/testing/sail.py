@@ -44,6 +44,8 @@ class FakeSail:
         self.checkpoints_taken: list[str] = []
         self.execs: dict[tuple[str, str], subprocess.Popen[bytes]] = {}
         self.refuse: sail.SailError | None = None
+        # Starting and ending a process leave the loop; the service takes one change of a sandbox at a time.
+        self._changing = asyncio.Lock()
         self._now = datetime(2026, 11, 7, tzinfo=UTC)
         self._add(MAIN, "cascade-main")
 
@@ -98,8 +100,9 @@ class FakeSail:
         )
 
     async def terminate_sailbox_aio(self, sailbox_id: str) -> None:
-        self._box(sailbox_id)["status"] = "terminated"
-        await asyncio.to_thread(self._kill, sailbox_id)
+        async with self._changing:
+            self._box(sailbox_id)["status"] = "terminated"
+            await asyncio.to_thread(self._kill, sailbox_id)
 
     async def checkpoint_sailbox_aio(
         self, sailbox_id: str, *, name: str | None, ttl_seconds: int | None
@@ -157,14 +160,15 @@ class FakeSail:
         env: Sequence[tuple[str, str]],
         **_options: object,
     ) -> object:
-        if self._box(sailbox_id)["status"] != "running":
-            raise sail.SailboxTerminatedError("the Sailbox no longer exists")
         key = (sailbox_id, idempotency_key)
-        if key not in self.execs:
-            environ = {"PATH": os.environ["PATH"], "IS_SANDBOX": "1", "SAILBOX_ID": sailbox_id} | dict(env)
-            self.execs[key] = await asyncio.to_thread(
-                subprocess.Popen, list(argv), env=environ, start_new_session=True
-            )
+        async with self._changing:
+            if self._box(sailbox_id)["status"] != "running":
+                raise sail.SailboxTerminatedError("the Sailbox no longer exists")
+            if key not in self.execs:
+                environ = {"PATH": os.environ["PATH"], "IS_SANDBOX": "1", "SAILBOX_ID": sailbox_id}
+                self.execs[key] = await asyncio.to_thread(
+                    subprocess.Popen, list(argv), env=environ | dict(env), start_new_session=True
+                )
         return object()
 
     def read_file(self, sailbox_id: str, path: str) -> "_Reader":
