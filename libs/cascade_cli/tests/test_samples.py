@@ -29,6 +29,7 @@ from cascade_core.s3.bucket import S3Bucket
 from cascade_core.settings import BucketSettings, NatsSettings
 from cascade_core.sims.facts import SimLaunchFailed, SimLaunchStarted, SimReported
 from cascade_core.sims.transitions import SimState
+from cascade_core.testing.alongside import alongside
 from cascade_core.testing.scraping import scraped_until
 from nats.aio.client import Client
 from pydantic import SecretStr
@@ -193,30 +194,22 @@ async def test_a_run_that_asks_for_a_replay_gets_the_recorded_results(
     log = JetStreamLog(client)
     await seeder_of(log, store).seed()
     await log.append(replay_of(1))
-    replayer = asyncio.create_task(Replayer(log).run())
-    try:
+    async with alongside(Replayer(log).run()):
         early = await played(log, 1)
         await log.append(replay_of(2))
         late = await played(log, 2)
-    finally:
-        replayer.cancel()
-        await asyncio.gather(replayer, return_exceptions=True)
     assert len(early) == len(late) > 712
-    again = asyncio.create_task(Replayer(log).run())
-    await log.append(replay_of(3))
-    await played(log, 3)
-    again.cancel()
-    await asyncio.gather(again, return_exceptions=True)
+    async with alongside(Replayer(log).run()):
+        await log.append(replay_of(3))
+        await played(log, 3)
     assert len(await played(log, 1)) == len(early)  # a restart plays nothing twice
 
 
 async def test_a_replay_of_what_was_never_recorded_fails_in_words(client: Client) -> None:
     log = JetStreamLog(client)
     await log.append(replay_of(1, config="SM86_RTX3070"))
-    replayer = asyncio.create_task(Replayer(log).run())
-    facts = await played(log, 1)
-    replayer.cancel()
-    await asyncio.gather(replayer, return_exceptions=True)
+    async with alongside(Replayer(log).run()):
+        facts = await played(log, 1)
     (failed,) = [fact for fact in facts if isinstance(fact, SimLaunchFailed)]
     assert failed.error == f"sample {H100.trace_id} has no recorded results for SM86_RTX3070"
 
@@ -228,9 +221,7 @@ async def test_a_sim_that_a_launcher_has_taken_is_left_alone(client: Client, sto
     )
     await log.append(replay_of(1))
     await log.append(replay_of(2, config="SM86_RTX3070"))
-    replayer = asyncio.create_task(Replayer(log).run())
-    await played(log, 2)
-    replayer.cancel()
-    await asyncio.gather(replayer, return_exceptions=True)
+    async with alongside(Replayer(log).run()):
+        await played(log, 2)
     facts = [record.fact for record in await log.read(subjects.run_filters("run-1"))]
     assert [type(fact) for fact in facts] == [SimLaunchStarted, RunRequested]

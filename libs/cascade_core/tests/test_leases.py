@@ -12,6 +12,7 @@ from cascade_core.jetstream.connection import connected
 from cascade_core.jetstream.lease import Lease, held, try_acquire
 from cascade_core.jetstream.provision import LEASE_TTL_S
 from cascade_core.settings import NatsSettings
+from cascade_core.tasks import end
 from nats.aio.client import Client
 from nats.errors import Error as NatsError
 
@@ -114,8 +115,7 @@ async def test_a_refresh_whose_answer_was_lost_is_no_loss(client: Client) -> Non
     await renewed(client, "ingest", since=unanswered)
     assert not lease.lost.is_set()
     assert await holder_of(client, "ingest") == "a"
-    renewal.cancel()
-    await asyncio.gather(renewal, return_exceptions=True)
+    await end(renewal)
 
 
 async def test_a_lease_survives_a_server_that_is_killed_and_comes_back(

@@ -3,7 +3,7 @@
 import asyncio
 
 import pytest
-from cascade_core.tasks import TaskSet, end
+from cascade_core.tasks import TaskSet, end, passed
 
 
 class Deaf:
@@ -82,3 +82,20 @@ async def test_a_cancelled_wait_leaves_no_task() -> None:
     await end(waiting)
     assert waiting.cancelled()
     assert task.cancelled()
+
+
+async def test_a_caller_who_is_cancelled_meanwhile_still_leaves_no_task() -> None:
+    deaf = asyncio.create_task(Deaf(2).run())
+    caller = asyncio.create_task(end(deaf))
+    await asyncio.sleep(0)
+    async with asyncio.timeout(5):
+        await end(caller)
+    assert deaf.cancelled()
+    assert caller.cancelled()
+
+
+async def test_an_event_is_waited_for_no_longer_than_asked() -> None:
+    event = asyncio.Event()
+    assert not await passed(event, within_s=0.01)
+    event.set()
+    assert await passed(event, within_s=5)

@@ -16,6 +16,7 @@ from cascade_core.s3.bucket import S3Bucket
 from cascade_core.sims.facts import SimGivenUp, SimLaunched, SimLaunchStarted, SimWentSilent
 from cascade_core.sims.state import Sim
 from cascade_core.sims.transitions import SimState
+from cascade_core.testing.alongside import alongside
 from cascade_launcher.backends import local
 from cascade_launcher.backends.local import LocalBackend, LocalOptions
 from cascade_launcher.backends.protocol import LaunchError, Vital
@@ -77,13 +78,8 @@ async def backend_for(
 @asynccontextmanager
 async def leading(log: JetStreamLog, backend: LocalBackend, timing: Timing = FAST) -> AsyncIterator[Reactor]:
     reactor = Reactor(log, backend, RealClock(), timing)
-    task = asyncio.create_task(reactor.run())
-    try:
+    async with alongside(reactor.run()):
         yield reactor
-    finally:
-        task.cancel()
-        (result,) = await asyncio.gather(task, return_exceptions=True)
-        assert isinstance(result, asyncio.CancelledError), result
 
 
 Build = Callable[[str | None], LocalBackend]

@@ -1,6 +1,5 @@
 """The reactor over a backend on other machines: Kubernetes, on the fake API server."""
 
-import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from datetime import UTC, datetime
@@ -10,6 +9,7 @@ import pytest
 from cascade_core.jetstream.log import JetStreamLog
 from cascade_core.s3.bucket import S3Bucket
 from cascade_core.sims.transitions import SimState
+from cascade_core.testing.alongside import alongside
 from cascade_launcher.backends.remote import RemoteOptions
 from cascade_launcher.reactor import Reactor
 from cascade_launcher.term import Timing
@@ -51,13 +51,8 @@ async def leading(
     log: JetStreamLog, platform: KubernetesPlatform, timing: Timing | None = None
 ) -> AsyncIterator[None]:
     reactor = Reactor(log, platform.backend(), RealClock(), timing or Timing(check_every_s=0.05))
-    task = asyncio.create_task(reactor.run())
-    try:
+    async with alongside(reactor.run()):
         yield
-    finally:
-        task.cancel()
-        (result,) = await asyncio.gather(task, return_exceptions=True)
-        assert isinstance(result, asyncio.CancelledError), result
 
 
 async def test_a_run_becomes_jobs_and_a_cancel_deletes_them(

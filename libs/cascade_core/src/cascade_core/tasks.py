@@ -6,22 +6,38 @@ client waits with it for every answer. `asyncio.TaskGroup` cancels once and then
 
 import asyncio
 from collections.abc import Coroutine
+from contextlib import suppress
 from typing import Any
 
 ASK_AGAIN_S = 0.5
 
 
 async def end(*tasks: "asyncio.Task[Any]") -> None:
-    """Cancel `tasks` and wait until none of them is left. What they raise is not raised here."""
-    try:
-        while left := [task for task in tasks if not task.done()]:
-            for task in left:
-                task.cancel()
+    """Cancel `tasks` and wait until none of them is left. What they raise is not raised here.
+
+    A cancel of the caller is raised once they have ended: whoever asks a tree of tasks again must not leave its leaves.
+    """
+    cancelled: asyncio.CancelledError | None = None
+    while left := [task for task in tasks if not task.done()]:
+        for task in left:
+            task.cancel()
+        try:
             await asyncio.wait(left, timeout=ASK_AGAIN_S)
-    finally:
-        for task in tasks:
-            if task.done() and not task.cancelled():
-                task.exception()  # taken note of, so that the loop does not complain
+        except asyncio.CancelledError as error:
+            cancelled = error
+    for task in tasks:
+        if not task.cancelled():
+            task.exception()  # taken note of, so that the loop does not complain
+    if cancelled is not None:
+        raise cancelled
+
+
+async def passed(event: asyncio.Event, *, within_s: float) -> bool:
+    """Wait for `event`, but not longer than `within_s`; whether it is set."""
+    with suppress(TimeoutError):
+        async with asyncio.timeout(within_s):
+            await event.wait()
+    return event.is_set()
 
 
 class TaskSet:

@@ -11,6 +11,7 @@ import uvloop
 from cascade_core import lifecycle, telemetry
 from cascade_core.errors import Unavailable
 from cascade_core.settings import load
+from cascade_core.tasks import TaskSet, end
 
 from cascade_api.app import background_work, build_app, opened_gateway
 from cascade_api.gateway import Gateway
@@ -76,18 +77,29 @@ async def serve(
                 server_header=False,
             )
         )
-        async with asyncio.TaskGroup() as group:
-            background = [group.create_task(work) for work in background_work(gateway)]
-            serving = group.create_task(server.serve(sockets=[listener]))
-            ready = group.create_task(_announced(server, gateway, listener, on_ready))
-            stopping = asyncio.create_task(stop.wait())
-            await asyncio.wait({serving, stopping}, return_when=asyncio.FIRST_COMPLETED)
-            stopping.cancel()
-            await gateway.hub.close()
-            server.should_exit = True
-            await serving
-            for task in (*background, ready):
-                task.cancel()
+        together = TaskSet()
+        for work in background_work(gateway):
+            together.create(work)
+        together.create(_announced(server, gateway, listener, on_ready))
+        served = asyncio.Event()
+        together.create(_served(server, gateway, listener, stop, served))
+        await together.wait(served)
+
+
+async def _served(
+    server: _Server, gateway: Gateway, listener: socket.socket, stop: asyncio.Event, served: asyncio.Event
+) -> None:
+    """Serve until `stop`, answer what is under way while the background still works, then set `served`."""
+    serving = asyncio.create_task(server.serve(sockets=[listener]))
+    stopping = asyncio.create_task(stop.wait())
+    try:
+        await asyncio.wait({serving, stopping}, return_when=asyncio.FIRST_COMPLETED)
+        await gateway.hub.close()
+        server.should_exit = True
+        await serving
+    finally:
+        await end(serving, stopping)
+        served.set()
 
 
 def bound(settings: ApiSettings) -> socket.socket:

@@ -13,13 +13,14 @@ import structlog
 from cascade_core import lifecycle, telemetry
 from cascade_core.errors import LogUnavailable
 from cascade_core.jetstream.connection import connected
-from cascade_core.jetstream.lease import held
+from cascade_core.jetstream.lease import TRY_EVERY_S, kept, try_acquire
 from cascade_core.jetstream.log import JetStreamLog
 from cascade_core.jetstream.provision import provision
 from cascade_core.metrics import serve_metrics
 from cascade_core.ports import Bucket
 from cascade_core.s3 import bucket
 from cascade_core.settings import load
+from cascade_core.tasks import end, passed
 from nats.aio.client import Client
 
 from cascade_launcher.backends.local import STOPPED_ERROR, LocalBackend, LocalOptions
@@ -59,17 +60,7 @@ async def serve(settings: LauncherSettings, stop: asyncio.Event) -> None:
     async with connected(settings, name="launcher") as client:
         await provision(client, replicas=settings.nats_replicas)
         async with opened_backend(settings) as backend:
-            term = _Term(settings, client, backend)
-            leading = asyncio.create_task(term.lead_for_ever())
-            stopped = asyncio.create_task(stop.wait())
-            try:
-                await asyncio.wait({leading, stopped}, return_when=asyncio.FIRST_COMPLETED)
-            finally:
-                stopped.cancel()
-                leading.cancel()
-                await asyncio.gather(stopped, leading, return_exceptions=True)
-            if not leading.cancelled():
-                leading.result()  # only a defect or stored data that cannot be read end it
+            await _Leadership(settings, client, backend).until(stop)
 
 
 @asynccontextmanager
@@ -163,7 +154,7 @@ def _remote(settings: LauncherSettings) -> RemoteOptions:
     )
 
 
-class _Term:
+class _Leadership:
     """Leadership, taken and lost and taken again, with one backend throughout."""
 
     def __init__(self, settings: LauncherSettings, client: Client, backend: Backend) -> None:
@@ -174,35 +165,41 @@ class _Term:
         )
         self._holder = f"{socket.gethostname()}-{os.getpid()}-{uuid.uuid4().hex[:8]}"
 
-    async def lead_for_ever(self) -> None:
-        """Lead whenever nobody else does. A cancel while leading ends the local sims first."""
+    async def until(self, stop: asyncio.Event) -> None:
+        """Lead whenever nobody else does, until `stop` is set; then end the local sims.
+
+        Raises only defects, and Corrupt where stored data cannot be read.
+        """
         try:
-            while True:
-                async with held(self._client, LEASE, self._holder) as lease:
-                    await self._one_term(lease.lost)
-                await asyncio.sleep(RETRY_TERM_S)
+            while not stop.is_set():
+                lease = await try_acquire(self._client, LEASE, self._holder)
+                if lease is None:
+                    await passed(stop, within_s=TRY_EVERY_S)
+                    continue
+                async with kept(lease):
+                    await self._one_term(lease.lost, stop)
+                await passed(stop, within_s=RETRY_TERM_S)
         finally:
             # Without the lease, what others started may be another launcher's by now.
-            await asyncio.shield(self._end_local_sims(own=True))
+            await self._end_local_sims(own=True)
 
-    async def _one_term(self, lost: asyncio.Event) -> None:
+    async def _one_term(self, lost: asyncio.Event, stop: asyncio.Event) -> None:
         reactor = Reactor(JetStreamLog(self._client), self._backend, SystemClock(), self._timing)
+        _logger.info("leads", lease=LEASE)
         leading = asyncio.create_task(reactor.run())
-        losing = asyncio.create_task(lost.wait())
+        ends = [asyncio.create_task(lost.wait()), asyncio.create_task(stop.wait())]
         try:
-            await asyncio.wait({leading, losing}, return_when=asyncio.FIRST_COMPLETED)
-        except asyncio.CancelledError:
-            leading.cancel()
-            await asyncio.sleep(0)  # nothing is launched from here on; what is left of it may take its time
-            if self._backend.ends_with_launcher:
+            await asyncio.wait([leading, *ends], return_when=asyncio.FIRST_COMPLETED)
+            if stop.is_set() and self._backend.ends_with_launcher:
+                leading.cancel()
+                await asyncio.sleep(
+                    0
+                )  # nothing is launched from here on; what is left of it may take its time
                 # While the lease is held: the next leader then finds these sims over, not running.
-                await asyncio.shield(_give_up_all(reactor))
-                await asyncio.shield(self._end_local_sims(own=False))
-            raise
+                await _give_up_all(reactor)
+                await self._end_local_sims(own=False)
         finally:
-            leading.cancel()
-            losing.cancel()
-            await asyncio.gather(leading, losing, return_exceptions=True)
+            await end(leading, *ends)
         if not leading.cancelled():
             _raise_unless_unavailable(leading)
 

@@ -15,11 +15,12 @@ from datetime import UTC, datetime
 import structlog
 from cascade_core import subjects, telemetry
 from cascade_core.errors import AppendConflict, Corrupt, Refused, Unavailable
-from cascade_core.jetstream.lease import try_acquire
+from cascade_core.jetstream.lease import kept, try_acquire
 from cascade_core.jetstream.log import JetStreamLog
 from cascade_core.metrics import SCENARIO_SECONDS
 from cascade_core.record import Recorded
 from cascade_core.scenarios.facts import ScenarioCompleted, ScenarioFailed, ScenarioRequested
+from cascade_core.tasks import TaskSet
 from nats.aio.client import Client
 
 from cascade_requestsim.answering import Base, answer
@@ -64,11 +65,12 @@ class ScenarioReactor:
     async def run(self) -> None:
         """Answer for ever."""
         position = await self._patiently_newest()
-        async with asyncio.TaskGroup() as group:
-            group.create_task(self._follow(position))
-            for _ in range(self._threads):
-                group.create_task(self._work())
-            group.create_task(self._retry())
+        together = TaskSet()
+        together.create(self._follow(position))
+        for _ in range(self._threads):
+            together.create(self._work())
+        together.create(self._retry())
+        await together.wait()
 
     async def _patiently_newest(self) -> int:
         """The position to follow from, with everything unanswered before it queued."""
@@ -145,14 +147,8 @@ class ScenarioReactor:
         if lease is None:
             yield False
             return
-        renewal = asyncio.create_task(lease.renew_for_ever())
-        try:
+        async with kept(lease):
             yield True
-        finally:
-            renewal.cancel()
-            await asyncio.gather(renewal, return_exceptions=True)
-            if not lease.lost.is_set():
-                await lease.release()
 
     async def _is_answered(self, scenario_id: str) -> bool:
         found = await self._log.subjects(subjects.scenario_filter(scenario_id))

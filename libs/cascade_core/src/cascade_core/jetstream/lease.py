@@ -109,9 +109,16 @@ async def held(client: Client, name: str, holder: str) -> AsyncIterator[Lease]:
         await asyncio.sleep(TRY_EVERY_S)
         lease = await try_acquire(client, name, holder)
     _logger.info("leads", lease=name)
+    async with kept(lease):
+        yield lease
+
+
+@asynccontextmanager
+async def kept(lease: Lease) -> AsyncIterator[None]:
+    """Refresh the lease during the block, release it at its end."""
     renewal = asyncio.create_task(lease.renew_for_ever())
     try:
-        yield lease
+        yield
     finally:
         await end(renewal)
         await lease.release()

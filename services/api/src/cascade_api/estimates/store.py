@@ -16,6 +16,7 @@ import structlog
 from cascade_core.errors import NotFound, Refused, Unavailable
 from cascade_core.ports import ObjectInfo
 from cascade_core.s3.bucket import S3Bucket
+from cascade_core.tasks import end
 from cascade_estimate import MODEL_VERSION
 
 from cascade_api.estimates.compute import KERNELS
@@ -102,9 +103,7 @@ class EstimateStore:
 
     async def close(self) -> None:
         """End what is still computed."""
-        for task in self._running.values():
-            task.cancel()
-        await asyncio.gather(*self._running.values(), return_exceptions=True)
+        await end(*self._running.values())
 
     async def _load_or_compute(
         self, key: str, root: str, objects: list[ObjectInfo], config: ConfigFiles

@@ -14,6 +14,7 @@ from cascade_core import subjects, telemetry
 from cascade_core.errors import CascadeError, Unavailable
 from cascade_core.ports import EventLog
 from cascade_core.sims.state import Sim
+from cascade_core.tasks import end
 
 from cascade_api.live.feed import RunFeed, Subscriber
 from cascade_api.live.frames import KEEPALIVE, frame
@@ -59,10 +60,7 @@ class Hub:
     async def close(self) -> None:
         """End every stream and open no more."""
         self._closed = True
-        tasks = list(self._tasks.values())
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+        await end(*self._tasks.values())
 
     async def stream(self, run_id: str) -> AsyncGenerator[bytes, None]:
         """The wire bytes of one subscription: the snapshot, then every later event, until it is cut off.
@@ -144,8 +142,7 @@ class Hub:
     async def _forget(self, feed: RunFeed) -> None:
         task = self._tasks.get(feed)
         if task is not None:
-            task.cancel()
-            await asyncio.gather(task, return_exceptions=True)
+            await end(task)
 
     async def _snapshot(self, run_id: str) -> tuple[int, bytes]:
         async with self._database.snapshot() as connection:

@@ -8,6 +8,7 @@ from random import Random, SystemRandom
 
 from cascade_core.errors import Corrupt, NotFound, Refused, Unavailable
 from cascade_core.sims.state import Sim
+from cascade_core.tasks import end
 from pydantic import JsonValue
 
 from cascade_api.gateway import Gateway
@@ -98,7 +99,7 @@ async def stream(gateway: Gateway, base: BaseRun, body: CompletionBody | ChatBod
         yield errors.frame_of(error)
         return
     finally:
-        waiting.cancel()
+        await end(waiting)
     for chunk in replies.chunks(reply, with_usage=body.wants_usage_chunk):
         yield chunk
 

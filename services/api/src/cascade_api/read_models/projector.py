@@ -17,6 +17,7 @@ from cascade_core.metrics import PROJECTION_DELAY
 from cascade_core.ports import EventLog
 from cascade_core.record import Recorded
 from cascade_core.sims.state import Sim
+from cascade_core.tasks import end
 
 from cascade_api.read_models import spans
 from cascade_api.read_models.database import CONNECT_TIMEOUT_S, PASSING_ERRORS, Database, translated
@@ -94,9 +95,7 @@ class Projector:
             for task in done:
                 task.result()
         finally:
-            for task in work:
-                task.cancel()
-            await asyncio.gather(*work, return_exceptions=True)
+            await end(*work)
 
     async def _hold(self, connection: "asyncpg.Connection[asyncpg.Record]") -> None:
         try:
