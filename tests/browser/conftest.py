@@ -86,9 +86,9 @@ async def server(dashboard: None, tmp_path_factory: pytest.TempPathFactory) -> A
         yield server
 
 
-@pytest_asyncio.fixture(scope="session", loop_scope="session")
+@pytest_asyncio.fixture(scope="module", loop_scope="session")
 async def empty_server(dashboard: None, tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Server]:
-    """A server without samples, for first uploads, outages and restarts."""
+    """A server without samples, for first uploads, outages and restarts; a module's own, since uploads stay."""
     async with serving(tmp_path_factory.mktemp("empty"), samples=False, settings=SETTINGS) as server:
         yield server
 
