@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 from cascade_cli.embedded.s3_requests import S3Access
-from cascade_core.errors import BucketUnavailable, NotFound
+from cascade_core.errors import BucketUnavailable
 from cascade_core.ports import Bucket
 from cascade_core.s3.bucket import S3Bucket, opened
 from cascade_core.settings import BucketSettings
@@ -69,13 +69,26 @@ async def one(piece: bytes) -> AsyncIterator[bytes]:
 
 async def test_a_bucket_is_made_once(bucket: S3Access) -> None:
     async with opened(settings_of(bucket), bucket=f"{bucket.bucket}-made") as store:
-        with pytest.raises(NotFound):
-            await store.get("a")
         await store.ensure()
         await store.ensure()
         await store.put("a", b"x")
         await store.delete(["a"])
         await store._client.delete_bucket(Bucket=store.name)
+
+
+async def test_a_bucket_that_is_not_there_is_unavailable(bucket: S3Access) -> None:
+    async with opened(settings_of(bucket), bucket="no-such-bucket") as store:
+        for asked in (
+            store.get("a"),
+            store.level(""),
+            store.put("a", b"x"),
+            store.put_stream("a", one(b"x" * (9 * 1024 * 1024))),
+        ):
+            with pytest.raises(
+                BucketUnavailable, match=f"no-such-bucket does not exist at {bucket.endpoint}"
+            ):
+                await asked
+        assert await store.head("a") is None  # a HEAD has no body that would tell the difference
 
 
 async def test_a_store_that_cannot_be_reached_is_unavailable(bucket: S3Access) -> None:

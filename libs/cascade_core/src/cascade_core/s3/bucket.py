@@ -19,7 +19,8 @@ PART_BYTES = 8 * 1024 * 1024
 DELETE_BATCH = 1000
 # A body that ends early shows as a client error of the transport below.
 _BROKEN = (BotoCoreError, aiohttp.ClientError, OSError, TimeoutError)
-_GONE = frozenset({"NoSuchKey", "404", "NotFound", "NoSuchBucket"})
+_GONE = frozenset({"NoSuchKey", "404", "NotFound"})
+_NO_BUCKET = "NoSuchBucket"
 _BEYOND_THE_END = frozenset({"InvalidRange", "416"})
 
 
@@ -226,6 +227,11 @@ class S3Bucket:
             if code in _GONE:
                 raise NotFound(
                     f"{arguments.get('Key', self.name)} is not in the bucket {self.name}"
+                ) from error
+            if code == _NO_BUCKET:
+                raise BucketUnavailable(
+                    f"the bucket {self.name} does not exist at {self._client.meta.endpoint_url}. "
+                    "Run `cascade provision` to create it, or set CASCADE_S3_BUCKET to one that is there"
                 ) from error
             raise BucketUnavailable(f"S3 refused {operation}: {error}") from error
         except _BROKEN as error:
