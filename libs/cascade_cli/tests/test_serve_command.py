@@ -135,6 +135,46 @@ async def test_a_service_that_dies_again_and_again_ends_the_app_with_the_reason(
             await asyncio.Event().wait()
 
 
+DIES_ONCE = """
+import pathlib, time
+here = pathlib.Path(__file__)
+if here.with_name("started").exists():
+    here.with_name("again").touch()
+    time.sleep(600)
+while not here.with_name("ready").exists():
+    time.sleep(0.02)
+here.with_name("started").touch()
+"""
+STOPS_AFTER_ANOTHERS_RESTART = """
+import pathlib, signal, sys, time
+here = pathlib.Path(__file__)
+signal.signal(signal.SIGTERM, lambda *_: sys.exit())
+here.with_name("ready").touch()
+try:
+    time.sleep(600)
+finally:
+    until = time.monotonic() + 2
+    while not here.with_name("again").exists() and time.monotonic() < until:
+        time.sleep(0.02)
+"""
+
+
+async def test_no_service_is_started_again_while_the_others_are_stopped(
+    environment: pytest.MonkeyPatch, settings_here: ServeSettings, tmp_path: Path
+) -> None:
+    environment.setenv("PYTHONPATH", str(tmp_path))
+    environment.setattr(supervisor, "RESTART_WAIT_S", (0.4,))
+    for service, text in (("ingest", DIES_ONCE), ("launcher", STOPS_AFTER_ANOTHERS_RESTART)):
+        (tmp_path / f"test_{service}.py").write_text(text)
+        environment.setitem(app_stack.MODULES, service, f"test_{service}")
+    async with app_stack.running_app(settings_here, only=("ingest", "launcher")) as running:
+        dying, _ = services = running.supervisor._services
+        async with asyncio.timeout(60):
+            while dying.process is None or dying.process.returncode is None:  # noqa: ASYNC110 - another process
+                await asyncio.sleep(0.02)
+    assert all(one.process is not None and one.process.returncode is not None for one in services)
+
+
 @pytest.mark.parametrize(
     ("host", "url"),
     [

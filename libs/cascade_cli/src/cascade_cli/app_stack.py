@@ -131,9 +131,9 @@ async def running_app(
                 raise
             raise _first(failure) from failure
         finally:
-            await supervisor.stop()
             watching.cancel()
             await asyncio.gather(watching, return_exceptions=True)
+            await supervisor.stop()
 
 
 def _first(error: BaseException) -> BaseException:

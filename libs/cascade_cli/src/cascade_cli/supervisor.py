@@ -50,10 +50,9 @@ class Supervisor:
         """log_to: file descriptor for the services' output; None lets them share this process's stderr."""
         self._services = services
         self._log_to = log_to
-        self._stopping = False
 
     async def run(self) -> None:
-        """Start all and watch them for ever. Raises ServiceFailed."""
+        """Start all and watch them until cancelled. Raises ServiceFailed."""
         async with asyncio.TaskGroup() as group:
             for service in self._services:
                 group.create_task(self._keep(service))
@@ -66,8 +65,6 @@ class Supervisor:
             await self._start(service)
             assert service.process is not None
             code = await service.process.wait()
-            if self._stopping:
-                return
             if loop.time() - started_at > STEADY_AFTER_S:
                 restarts = 0
             if restarts >= MOST_RESTARTS_IN_A_ROW:
@@ -95,8 +92,10 @@ class Supervisor:
         )
 
     async def stop(self) -> None:
-        """End the services one after another, in the order they were given."""
-        self._stopping = True
+        """End the services one after another, in the order they were given.
+
+        Only once `run` has ended: it would start again what ends here, or what it was about to start again.
+        """
         for service in self._services:
             await self._end(service)
 
