@@ -1,8 +1,10 @@
 """Output files over HTTP."""
 
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
+from cascade_api.gateway import Gateway
 from cascade_api.routes import files
 from cascade_api.testing.client import Client
 
@@ -67,6 +69,17 @@ def test_an_empty_file_is_a_file(client: Client) -> None:
 def test_a_file_put_again_is_replaced(client: Client) -> None:
     _, sim_id = client.new_sim()
     put(client, sim_id, "a.txt", b"one")
+    second = put(client, sim_id, "a.txt", b"second")
+    assert client.body(f"/api/sims/{sim_id}/files") == [second]
+    assert client.get(f"/api/sims/{sim_id}/files/a.txt").content == b"second"
+
+
+def test_a_file_is_replaced_by_a_gateway_whose_clock_is_behind(
+    client: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    _, sim_id = client.new_sim()
+    put(client, sim_id, "a.txt", b"one")
+    monkeypatch.setattr(Gateway, "now", lambda _: datetime.now(UTC) - timedelta(hours=1))
     second = put(client, sim_id, "a.txt", b"second")
     assert client.body(f"/api/sims/{sim_id}/files") == [second]
     assert client.get(f"/api/sims/{sim_id}/files/a.txt").content == b"second"

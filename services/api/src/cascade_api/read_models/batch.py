@@ -130,25 +130,18 @@ class Batch:
             case SimLogArchived():
                 if sim_state.apply(sim, fact).archive_key is not None:
                     self.archived.add(fact.sim_id)
+            # Of several, the last in the log is the file: writers' clocks may differ, and the object of the one
+            # before it is gone by then.
             case SimOutputStored():
-                stored = self.files.get((fact.sim_id, fact.name))
-                if stored is None or fact.occurred_at >= stored.created_at:
-                    self.files[(fact.sim_id, fact.name)] = FileRow(
-                        fact.sim_id,
-                        fact.name,
-                        fact.size,
-                        fact.content_type,
-                        fact.occurred_at,
-                        fact.object_key,
-                    )
+                self.files[(fact.sim_id, fact.name)] = FileRow(
+                    fact.sim_id, fact.name, fact.size, fact.content_type, fact.occurred_at, fact.object_key
+                )
                 return
             case SimStepTimelineStored():
-                sent = self.step_timelines.get(fact.sim_id)
-                if sent is None or fact.occurred_at >= sent.stored_at:
-                    compare = codec.compress_json(fact.compare) if fact.compare is not None else None
-                    self.step_timelines[fact.sim_id] = StepTimelineRow(
-                        codec.compress_json(fact.simulated), compare, fact.occurred_at
-                    )
+                compare = codec.compress_json(fact.compare) if fact.compare is not None else None
+                self.step_timelines[fact.sim_id] = StepTimelineRow(
+                    codec.compress_json(fact.simulated), compare, fact.occurred_at
+                )
                 return
             case _:
                 pass

@@ -68,14 +68,12 @@ INSERT INTO sim_file_view (sim_id, name, size, content_type, created_at, object_
 SELECT * FROM unnest($1::text[], $2::text[], $3::bigint[], $4::text[], $5::timestamptz[], $6::text[])
 ON CONFLICT (sim_id, name) DO UPDATE SET size = excluded.size, content_type = excluded.content_type,
     created_at = excluded.created_at, object_key = excluded.object_key
-    WHERE sim_file_view.created_at <= excluded.created_at
 """
 UPSERT_STEP_TIMELINES = """
 INSERT INTO step_timeline_view (sim_id, simulated, compare, stored_at)
 SELECT * FROM unnest($1::text[], $2::bytea[], $3::bytea[], $4::timestamptz[])
 ON CONFLICT (sim_id) DO UPDATE SET simulated = excluded.simulated, compare = excluded.compare,
     stored_at = excluded.stored_at
-    WHERE step_timeline_view.stored_at <= excluded.stored_at
 """
 
 

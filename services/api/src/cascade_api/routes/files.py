@@ -89,7 +89,8 @@ async def _stored(
         content_type=content_type_of(name),
         object_key=key,
     )
-    # Looked up again: uploads of the same sim may have ended meanwhile.
+    # Looked up again: uploads of the same sim may have ended meanwhile. What the views hold now lies before this fact
+    # in the log, so this one or a later one takes its place.
     replaced = [file.object_key for file in await queries.files(database, [sim_id]) if file.name == name]
     if stored.size > (room := await _room(database, sim_id, name)):
         await _dropped(gateway, [key])
