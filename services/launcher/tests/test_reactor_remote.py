@@ -2,28 +2,49 @@
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
 from cascade_core.jetstream.log import JetStreamLog
+from cascade_core.ports import Clock
 from cascade_core.s3.bucket import S3Bucket
+from cascade_core.sims.facts import SimGivenUp, SimWentSilent
 from cascade_core.sims.transitions import SimState
 from cascade_core.testing.alongside import alongside
 from cascade_launcher.backends.remote import RemoteOptions
 from cascade_launcher.reactor import Reactor
 from cascade_launcher.term import Timing
-from cascade_launcher.testing import PREFIX, cancel, eventually, heartbeat, run_requested, until
+from cascade_launcher.testing import PREFIX, cancel, eventually, facts_of, heartbeat, run_requested, until
 
 pytest.importorskip("kubernetes_asyncio", reason="needs the extra `kubernetes`")
 from cascade_launcher.backends import kubernetes
 from cascade_launcher.backends.kubernetes_manifest import job_name
 from cascade_launcher.testing.kubernetes_platform import KubernetesPlatform
 
+FAST = Timing(check_every_s=0.05)
+
 
 class RealClock:
     def now(self) -> datetime:
         return datetime.now(UTC)
+
+
+class SteppingClock:
+    """Each look at it moves it on by a step that the test chooses; the machine's speed is nothing to it."""
+
+    def __init__(self) -> None:
+        self.began_at = self.at = datetime.now(UTC)
+        self.step = timedelta(0)
+        self.looks = 0
+
+    def now(self) -> datetime:
+        self.looks += 1
+        self.at += self.step
+        return self.at
+
+    def passed(self) -> float:
+        return (self.at - self.began_at).total_seconds()
 
 
 @pytest.fixture
@@ -48,9 +69,9 @@ async def platform(
 
 @asynccontextmanager
 async def leading(
-    log: JetStreamLog, platform: KubernetesPlatform, timing: Timing | None = None
+    log: JetStreamLog, platform: KubernetesPlatform, timing: Timing = FAST, clock: Clock | None = None
 ) -> AsyncIterator[None]:
-    reactor = Reactor(log, platform.backend(), RealClock(), timing or Timing(check_every_s=0.05))
+    reactor = Reactor(log, platform.backend(), clock or RealClock(), timing)
     async with alongside(reactor.run()):
         yield
 
@@ -70,18 +91,44 @@ async def test_a_run_becomes_jobs_and_a_cancel_deletes_them(
 async def test_a_pod_that_waits_for_a_node_is_not_lost_and_one_that_never_starts_fails_with_the_reason(
     log: JetStreamLog, platform: KubernetesPlatform
 ) -> None:
-    timing = Timing(heartbeat_timeout_s=0.3, launch_timeout_s=2, check_every_s=0.05)
-    async with leading(log, platform, timing):
+    clock = SteppingClock()
+    timing = Timing(heartbeat_timeout_s=60, launch_timeout_s=200, check_every_s=0.02)
+    async with leading(log, platform, timing, clock):
         run = run_requested()
         job = job_name(run.sims[0].sim_id)
         await log.append(run)
-        await eventually(lambda: job in platform.cluster.jobs)
+        await until(log, lambda sims: bool(sims) and sims[0].launcher_ref is not None)
         platform.cluster.wait_with(job, "ImagePullBackOff", "no such image")
+        clock.step = timedelta(seconds=1)
         (sim,) = await until(log, lambda sims: bool(sims) and sims[0].state is SimState.FAILED)
         await eventually(lambda: platform.cluster.jobs == {})
     assert sim.error == (
-        "the simulator did not start in 2s: the image cannot be pulled (ImagePullBackOff: no such image)"
+        "the simulator did not start in 200s: the image cannot be pulled (ImagePullBackOff: no such image)"
     )
+    assert not [fact for fact in await facts_of(log) if isinstance(fact, SimWentSilent)]
+
+
+async def test_a_pod_that_starts_after_a_long_wait_has_its_time_for_the_first_heartbeat(
+    log: JetStreamLog, platform: KubernetesPlatform
+) -> None:
+    clock = SteppingClock()
+    async with leading(log, platform, Timing(check_every_s=0.02), clock):
+        run = run_requested()
+        job = job_name(run.sims[0].sim_id)
+        await log.append(run)
+        await until(log, lambda sims: bool(sims) and sims[0].launcher_ref is not None)
+        platform.cluster.wait_with(job, "ImagePullBackOff", "try again")
+        clock.step = timedelta(seconds=1)
+        await eventually(lambda: clock.passed() > 150)  # more than twice what a silent sim has
+        clock.step = timedelta(0)
+        platform.cluster.run(job)
+        seen = platform.cluster.listings
+        await eventually(lambda: platform.cluster.listings >= seen + 4)  # two whole looks at the platform
+        looks = clock.looks
+        await eventually(lambda: clock.looks >= looks + 5)  # and judgements after them
+        await log.append(heartbeat(run.sims[0], run.run_id))
+        await until(log, lambda sims: sims[0].state is SimState.RUNNING)
+    assert not [fact for fact in await facts_of(log) if isinstance(fact, SimWentSilent | SimGivenUp)]
 
 
 async def test_a_killed_pod_shows_why_with_its_last_words(

@@ -86,6 +86,24 @@ def test_a_sim_that_the_platform_has_not_started_owes_no_heartbeat() -> None:
     assert judge([waiting], now=at(10_000), hearing=ALWAYS, timeout=MINUTE, waiting={"sim-1"}) == []
 
 
+def test_silence_counts_from_when_the_platform_had_started_a_sim_that_waited() -> None:
+    started = {"sim-1": at(700)}
+    launching, lost = sim(SimState.LAUNCHING, launched=0), sim(SimState.LOST, launched=0)
+    assert judge([launching], now=at(759), hearing=ALWAYS, timeout=MINUTE, waited_until=started) == []
+    (silent,) = judge([launching], now=at(760), hearing=ALWAYS, timeout=MINUTE, waited_until=started)
+    assert isinstance(silent, SimWentSilent)
+    assert judge([lost], now=at(1299), hearing=ALWAYS, timeout=MINUTE, waited_until=started) == []
+    (given_up,) = judge([lost], now=at(1300), hearing=ALWAYS, timeout=MINUTE, waited_until=started)
+    assert isinstance(given_up, SimGivenUp)
+
+
+def test_a_heartbeat_after_the_wait_is_what_silence_counts_from() -> None:
+    running = sim(SimState.RUNNING, launched=0, heard=800)
+    started = {"sim-1": at(700)}
+    assert judge([running], now=at(859), hearing=ALWAYS, timeout=MINUTE, waited_until=started) == []
+    assert len(judge([running], now=at(860), hearing=ALWAYS, timeout=MINUTE, waited_until=started)) == 1
+
+
 def test_a_sim_that_the_platform_never_starts_fails_with_the_platforms_reason() -> None:
     waiting = sim(SimState.LAUNCHING, launched=0)
     reasons = {"sim-1": "0/3 nodes are available"}

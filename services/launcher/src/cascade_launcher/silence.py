@@ -5,9 +5,10 @@ take its own deafness for the sims' silence. And a judgement carries the heartbe
 fold can set it aside when a later one had already arrived.
 """
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from types import MappingProxyType
 
 from cascade_core.sims.facts import SimGivenUp, SimLaunchFailed, SimWentSilent
 from cascade_core.sims.state import Sim
@@ -38,18 +39,25 @@ def still_hearing(hearing: Hearing, now: datetime, *, reachable: bool, longest_g
 
 
 def judge(
-    sims: Iterable[Sim], *, now: datetime, hearing: Hearing, timeout: timedelta, waiting: Collection[str] = ()
+    sims: Iterable[Sim],
+    *,
+    now: datetime,
+    hearing: Hearing,
+    timeout: timedelta,
+    waiting: Collection[str] = (),
+    waited_until: Mapping[str, datetime] = MappingProxyType({}),
 ) -> list[SimWentSilent | SimGivenUp]:
     """The facts that follow from silence at `now`.
 
     timeout: silence after which a sim is lost. waiting: sims whose simulator the platform has not started
-    yet.
+    yet. waited_until: when it had started those that had to wait; nothing was due from them before.
     """
     judged: list[SimWentSilent | SimGivenUp] = []
     for sim in sims:
         heard_at = sim.last_heartbeat_at or sim.launched_at
         if heard_at is None or sim.sim_id in waiting:
             continue
+        heard_at = max(heard_at, waited_until.get(sim.sim_id, heard_at))
         if sim.state is SimState.LOST:
             long_lost = now - heard_at >= GIVE_UP_FACTOR * timeout and now - hearing.since >= timeout
             if long_lost:

@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import Callable, Mapping
-from datetime import timedelta
+from datetime import datetime, timedelta
 
 import structlog
 from cascade_core.errors import LogUnavailable, Unavailable
@@ -33,6 +33,7 @@ class Watching:
         self._stop = stop
         self._sightings: dict[str, int] = {}
         self._waiting: dict[str, str] = {}
+        self._waited_until: dict[str, datetime] = {}
         self._judged_at: dict[str, int] = {}
         """Position of the last judgement on each sim: no second one before the fold has seen the first."""
 
@@ -40,6 +41,7 @@ class Watching:
         """The sim is over."""
         self._sightings.pop(sim_id, None)
         self._waiting.pop(sim_id, None)
+        self._waited_until.pop(sim_id, None)
         self._judged_at.pop(sim_id, None)
 
     async def watch_processes(self) -> None:
@@ -63,7 +65,8 @@ class Watching:
                     self._waiting[sim_id] = reason
                     self._sightings.pop(sim_id, None)
                 case Running():
-                    self._waiting.pop(sim_id, None)
+                    if self._waiting.pop(sim_id, None) is not None:
+                        self._waited_until[sim_id] = self._term.now()
                     self._sightings.pop(sim_id, None)
                 case Ended() | Gone():
                     self._sightings[sim_id] = self._sightings.get(sim_id, 0) + 1
@@ -113,6 +116,7 @@ class Watching:
                     hearing=hearing,
                     timeout=timedelta(seconds=timing.heartbeat_timeout_s),
                     waiting=self._waiting,
+                    waited_until=self._waited_until,
                 ),
                 *silence.overdue(
                     sims, now=now, waiting=self._waiting, limit=timedelta(seconds=timing.launch_timeout_s)

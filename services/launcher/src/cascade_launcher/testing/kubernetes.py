@@ -37,6 +37,8 @@ class FakeCluster:
         """The name of every Job that was really created, in order."""
         self.refuse: tuple[int, str] | None = None
         """Answer everything with this status and message."""
+        self.listings = 0
+        """How many listings, of Jobs or of pods, were answered."""
         self.url = ""
         self._pods_made = 0
 
@@ -236,6 +238,7 @@ class FakeCluster:
             start, limit = int(request.query.get("continue", 0)), int(request.query.get("limit", 0))
             page = chosen[start : start + limit] if limit else chosen
             more = limit and start + limit < len(chosen)
+            self.listings += 1
             meta = {"resourceVersion": "1"} | ({"continue": str(start + limit)} if more else {})
             return web.json_response({"kind": kind, "apiVersion": version, "metadata": meta, "items": page})
 
