@@ -1,20 +1,23 @@
 """`python -m cascade_launcher.fetch_trace`: put a trace on this disk, for a simulator that starts afterwards.
 
 Runs in a sim's own pod or sandbox, before the simulator, so that every simulator finds its trace there whatever it is.
-Reads `CASCADE_TRACE_URL`, `CASCADE_TRACE_DIR` and the S3 settings.
+Reads `CASCADE_TRACE_URL`, `CASCADE_TRACE_DIR` and the S3 settings. Where it is told of the sim, it says meanwhile that
+the sim is alive; a pod is not told, since Kubernetes itself shows that its simulator has not begun.
 """
 
 import asyncio
 import sys
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
 from cascade_core import telemetry
 from cascade_core.errors import CascadeError
 from cascade_core.s3 import bucket
-from cascade_core.settings import BucketSettings, TelemetrySettings, load
-from pydantic import Field, field_validator
+from cascade_core.settings import BaseUrl, BucketSettings, TelemetrySettings, Token, load
+from pydantic import Field, SecretStr, field_validator
 
+from cascade_launcher.fetch_beats import beating
 from cascade_launcher.retry import persistently
 from cascade_launcher.trace_files import materialise
 
@@ -27,6 +30,11 @@ class FetchSettings(BucketSettings, TelemetrySettings):
 
     trace_url: str = Field(description="Where the trace lies, `s3://bucket/prefix/trace-id`.")
     trace_dir: Path = Field(description="The trace's directory.")
+    sim_id: str | None = Field(
+        default=None, description="The sim to send heartbeats for during the fetch; none without."
+    )
+    main_url: BaseUrl | None = Field(default=None, description="Where heartbeats go; none are sent without.")
+    token: Token = Field(default=SecretStr(""), description="The bearer token that heartbeats carry.")
 
     @field_validator("trace_url")
     @classmethod
@@ -42,11 +50,20 @@ def main() -> int:
     settings = load(FetchSettings)
     telemetry.configure(settings, service="fetch-trace")
     try:
-        asyncio.run(fetch(settings))
+        with _heartbeats(settings):
+            asyncio.run(fetch(settings))
     except CascadeError as error:
         print(error, file=sys.stderr)
         return 1
     return 0
+
+
+def _heartbeats(settings: FetchSettings) -> AbstractContextManager[None]:
+    if settings.sim_id is None or settings.main_url is None:
+        return nullcontext()
+    return beating(
+        main_url=settings.main_url, sim_id=settings.sim_id, token=settings.token.get_secret_value()
+    )
 
 
 async def fetch(settings: FetchSettings) -> None:
