@@ -23,10 +23,9 @@ sys.path.insert(0, str(ROOT))  # `scripts` is a folder of this checkout, not an 
 
 from cascade_cli import app_stack, bundled  # noqa: E402
 from cascade_cli.demo import healthy  # noqa: E402
-from cascade_cli.embedded.process import free_ports  # noqa: E402
-from cascade_cli.serve_settings import ServeSettings  # noqa: E402
+from cascade_cli.isolated import isolated_settings  # noqa: E402
+from cascade_cli.serve_settings import worker_command  # noqa: E402
 from cascade_client.upload import upload_trace  # noqa: E402
-from pydantic import SecretStr  # noqa: E402
 
 from scripts.docs_reference.examples import DIRECTORY, Example, trimmed  # noqa: E402
 
@@ -106,20 +105,12 @@ async def capture(directory: Path) -> None:
 
 @asynccontextmanager
 async def _app(data_dir: Path) -> AsyncIterator[app_stack.RunningApp]:
-    port, s3_port = free_ports(2)
-    settings = ServeSettings(
-        token=SecretStr(TOKEN),
-        data_dir=data_dir,
-        accelsim_dir=bundled.CONFIGS,
-        sim_cmd=f"{sys.executable} -m cascade_worker --replay {bundled.REPLAY_LOG}",
-        host="127.0.0.1",
-        port=port,
-        s3_port=s3_port,
+    settings = isolated_settings(
+        data_dir,
+        token=TOKEN,
+        sim_cmd=worker_command("--replay", str(bundled.REPLAY_LOG)),
+        samples=True,
         workspace="acme-lab",
-        public_url=f"http://127.0.0.1:{port}",
-        nats_url=None,
-        database_url=None,
-        s3_endpoint=None,
         openai_wait_s=60,
     )
     with (data_dir / "serve.log").open("wb") as log:

@@ -1,7 +1,6 @@
 """`cascade demo`: the main job on real parts, with the bundled trace, watched as it happens."""
 
 import asyncio
-import os
 import secrets
 import signal
 import statistics
@@ -13,6 +12,7 @@ from contextlib import aclosing, asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 import typer
 from cascade_client.async_client import AsyncCascadeClient
@@ -24,15 +24,16 @@ from cascade_client.upload import upload_trace
 from cascade_client.wire.runs import RunEntry
 from cascade_client.wire.traces import TraceState
 from cascade_core import telemetry
-from cascade_core.settings import TelemetrySettings
-from pydantic import SecretStr
+from cascade_core.settings import TelemetrySettings, Token, load
+from pydantic import Field
+from pydantic_settings import BaseSettings, SettingsConfigDict
 from rich.table import Table
 
 from cascade_cli import app_stack, bundled
 from cascade_cli.embedded.errors import EmbeddedServerError
-from cascade_cli.embedded.process import free_ports
+from cascade_cli.isolated import isolated_settings
 from cascade_cli.output import console, duration, fail, print_json, stderr
-from cascade_cli.serve_settings import ServeSettings
+from cascade_cli.serve_settings import ServeSettings, worker_command
 from cascade_cli.supervisor import ServiceFailed
 from cascade_cli.watching import bars_on
 
@@ -49,6 +50,16 @@ NOTES = {
     "describe the uploaded trace, and the configs cannot be compared from them.",
     "estimate": "These numbers are estimated by Cascade's analytical model from the bundled trace; no simulator ran.",
 }
+
+
+class DemoSettings(BaseSettings):
+    """All that the demo takes from the environment: what else is there belongs to another app."""
+
+    model_config = SettingsConfigDict(
+        env_prefix="CASCADE_", frozen=True, extra="ignore", env_ignore_empty=True
+    )
+
+    token: Token | None = Field(default=None, description="The demo's bearer token. Default: a new one.")
 
 
 @dataclass(slots=True)
@@ -88,24 +99,12 @@ def run_demo(*, as_json: bool, engine: str, data_dir: Path | None, stay: bool | 
 
 
 def _settings(directory: Path, engine: str) -> ServeSettings:
-    port, s3_port = free_ports(2)
-    worker = f"{sys.executable} -m cascade_worker"
-    command = (
-        f"{worker} --replay {bundled.REPLAY_LOG}" if engine == "replay" else f"{worker} --engine estimate"
-    )
-    return ServeSettings(
-        token=SecretStr(os.environ.get("CASCADE_TOKEN") or secrets.token_urlsafe(16)),
-        data_dir=directory,
-        accelsim_dir=bundled.CONFIGS,
-        sim_cmd=command,
-        host="127.0.0.1",
-        port=port,
-        s3_port=s3_port,
-        samples=False,
-        public_url=f"http://127.0.0.1:{port}",
-        nats_url=None,
-        database_url=None,
-        s3_endpoint=None,
+    given = load(DemoSettings).token
+    options = ("--replay", str(bundled.REPLAY_LOG)) if engine == "replay" else ("--engine", "estimate")
+    return isolated_settings(
+        directory,
+        token=given.get_secret_value() if given else secrets.token_urlsafe(16),
+        sim_cmd=worker_command(*options),
     )
 
 
@@ -129,7 +128,7 @@ async def _demo(directory: Path, log_path: Path, *, engine: str, as_json: bool, 
                 async with stages.timed("results"):
                     summary = await _summary(client, run_id, engine)
                 summary["seconds"] = stages.seconds
-                summary["url"] = f"{app.url}/runs/{run_id}#token={token}"
+                summary["url"] = f"{app.url}/runs/{run_id}#token={quote(token, safe='')}"
                 if as_json:
                     print_json(summary)
                 else:

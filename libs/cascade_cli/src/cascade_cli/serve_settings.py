@@ -15,6 +15,11 @@ ACCELSIM_BINARY = Path("gpu-simulator") / "bin" / "release" / "accel-sim.out"
 _EVERYWHERE = ("0.0.0.0", "::")  # noqa: S104 - addresses that include the loopback
 
 
+def worker_command(*options: str) -> str:
+    """A `CASCADE_SIM_CMD` that runs the built-in simulator client of this installation, wherever that lies."""
+    return shlex.join((sys.executable, "-m", "cascade_worker", *options))
+
+
 class ServeSettings(BaseSettings):
     """The whole app on one machine."""
 
@@ -136,7 +141,6 @@ class ServeSettings(BaseSettings):
         """The simulator command that is used."""
         if self.sim_cmd is not None:
             return self.sim_cmd
-        worker = f"{shlex.quote(sys.executable)} -m cascade_worker"
         if (self.resolved_accelsim_dir() / ACCELSIM_BINARY).is_file():
-            return worker
-        return f"{worker} --engine estimate"
+            return worker_command()
+        return worker_command("--engine", "estimate")

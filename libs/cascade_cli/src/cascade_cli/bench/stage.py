@@ -17,12 +17,10 @@ from cascade_core.runs.facts import PlannedSim, RunEntry, RunRequested
 from cascade_core.settings import NatsSettings
 from cascade_core.sims.facts import SimLaunchStarted
 from cascade_core.traces.facts import TraceDiscovered
-from pydantic import SecretStr
 
 from cascade_cli import app_stack, bundled
 from cascade_cli.demo import healthy
-from cascade_cli.embedded.process import free_ports
-from cascade_cli.serve_settings import ServeSettings
+from cascade_cli.isolated import isolated_settings
 
 TRACE_ID = "bench"
 CONFIG = "SM86_RTX3070"
@@ -76,20 +74,9 @@ class Stage:
 @asynccontextmanager
 async def staged() -> AsyncIterator[Stage]:
     """Start an app of its own on free ports in a temporary folder."""
-    port, s3_port = free_ports(2)
     token = secrets.token_urlsafe(16)
     with tempfile.TemporaryDirectory(prefix="cascade-bench-") as scratch:
-        settings = ServeSettings(
-            token=SecretStr(token),
-            data_dir=Path(scratch),
-            accelsim_dir=bundled.CONFIGS,
-            sim_cmd="true",
-            host="127.0.0.1",
-            port=port,
-            s3_port=s3_port,
-            samples=False,
-            public_url=f"http://127.0.0.1:{port}",
-        )
+        settings = isolated_settings(Path(scratch), token=token, sim_cmd="true")
         with (Path(scratch) / "services.log").open("ab") as log_file:
             async with app_stack.running_app(settings, log_to=log_file.fileno()) as app:
                 headers = {"Authorization": f"Bearer {token}"}
