@@ -5,6 +5,7 @@ import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
+from urllib.parse import unquote, urlsplit
 
 import httpx
 import pytest
@@ -87,6 +88,12 @@ def test_a_first_deploy_creates_the_workspace_and_prints_how_to_reach_it(
     assert box.auto_sleep == sail.AutoSleep.never()
     assert box.image == FakeImage(ref=DEFAULT_IMAGE)
     assert box.exposed == {8000, 9000}
+
+
+def test_the_link_carries_any_token_whole(deploy: Deploy) -> None:
+    fragment = urlsplit(deploy(CASCADE_TOKEN="100%25&a=b#c+/").open_url).fragment
+    assert unquote(fragment.removeprefix("token=")) == "100%25&a=b#c+/"
+    assert not set(fragment.removeprefix("token=")) & set("&#+/")
 
 
 def test_the_settings_are_for_the_owner_only_and_reach_the_app(deploy: Deploy, account: FakeSail) -> None:

@@ -5,6 +5,7 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
+from urllib.parse import quote
 
 import httpx
 
@@ -44,7 +45,7 @@ class Deployed:
     @property
     def open_url(self) -> str:
         """Logs the browser in. The part after # never leaves the browser."""
-        return f"{self.app_url}/#token={self.token}"
+        return f"{self.app_url}/#token={quote(self.token, safe='')}"
 
     def lines(self) -> list[str]:
         """spec: deploy, what `cascade deploy` prints."""
