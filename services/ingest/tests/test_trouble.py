@@ -1,10 +1,11 @@
 """Ingest over ports in memory: a bucket and a log that fail or lose answers, and hints."""
 
 import asyncio
+from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
-from cascade_core.errors import BucketUnavailable, LogUnavailable
+from cascade_core.errors import BucketUnavailable, CascadeError, LogUnavailable, Refused
 from cascade_core.facts import AnyFact
 from cascade_core.ports import ObjectInfo
 from cascade_core.tasks import end
@@ -13,7 +14,7 @@ from cascade_core.testing.memory_log import MemoryLog
 from cascade_core.traces.facts import TraceReady
 from cascade_core.traces.state import TraceState
 from cascade_ingest.postprocess import Postprocessor
-from cascade_ingest.reactor import Ingest
+from cascade_ingest.reactor import LONGEST_RETRY_WAIT_S, SETTLED_LOOKS_PER_SCAN, TROUBLE_IN_A_ROW, Ingest
 from cascade_ingest.testing import PREFIX, READY, Bench, T, key_of, ready, until
 from prometheus_client import REGISTRY
 
@@ -24,16 +25,26 @@ class Flaky(MemoryBucket):
     def __init__(self) -> None:
         super().__init__()
         self.broken: set[str] = set()
+        self.refused = 0
+        self.error: CascadeError = BucketUnavailable("gone")
 
     async def get(self, key: str, *, start: int = 0, end: int | None = None) -> bytes:
-        if key in self.broken or "*" in self.broken:
-            raise BucketUnavailable("403")
+        self._check(key)
         return await super().get(key, start=start, end=end)
 
     async def level(self, prefix: str) -> tuple[list[ObjectInfo], list[str]]:
-        if "*" in self.broken:
-            raise BucketUnavailable("gone")
+        self._check(prefix)
         return await super().level(prefix)
+
+    async def objects(self, prefix: str) -> AsyncIterator[list[ObjectInfo]]:
+        self._check(prefix)
+        async for page in super().objects(prefix):
+            yield page
+
+    def _check(self, key: str) -> None:
+        if key in self.broken or "*" in self.broken:
+            self.refused += 1
+            raise self.error
 
 
 async def test_one_trace_that_cannot_be_read_does_not_keep_the_others_waiting(
@@ -52,6 +63,69 @@ async def test_one_trace_that_cannot_be_read_does_not_keep_the_others_waiting(
     assert bench.trace("a").state is TraceState.READY
 
 
+async def test_any_number_of_traces_that_cannot_be_read_do_not_keep_the_others_waiting(
+    log: MemoryLog, tmp_path: Path
+) -> None:
+    store = Flaky()
+    bench = Bench(log, store, tmp_path, command="")
+    for number in range(2 * TROUBLE_IN_A_ROW + 1):
+        await bench.put(f"a{number}", READY)
+        store.broken.add(key_of(f"a{number}", "metadata.json"))
+    await bench.put("b", READY)
+    await ready(bench, "c")
+    assert bench.trace("b").state is TraceState.READY
+    assert {*bench.ingest.traces} == {"b", "c"}
+    await bench.delete("c", *READY)
+    await bench.scan()
+    assert bench.trace("c").removed
+
+
+async def test_a_settled_trace_that_cannot_be_read_does_not_keep_the_others_waiting(
+    log: MemoryLog, tmp_path: Path
+) -> None:
+    store = Flaky()
+    bench = Bench(log, store, tmp_path, command="")
+    names = [f"t{number:02}" for number in range(SETTLED_LOOKS_PER_SCAN + 2)]
+    for name in names:
+        await bench.put(name, READY)
+    await bench.scan(2)
+    for name in names[:-1]:
+        store.broken.add(key_of(name, ""))
+    await bench.put(names[-1], {"corrected_timeline.json": "{}", "kernel_mapping.json": "{}"})
+    await bench.scan(2)
+    assert bench.trace(names[-1]).has_step_timeline
+
+
+async def test_a_removed_trace_that_cannot_be_listed_does_not_hide_that_others_are_gone(
+    log: MemoryLog, tmp_path: Path
+) -> None:
+    store = Flaky()
+    bench = Bench(log, store, tmp_path, command="")
+    for name in ("a", "b"):
+        await bench.put(name, READY)
+    await bench.scan(2)
+    store.broken.add(key_of("a", ""))
+    for name in ("a", "b"):
+        await bench.delete(name, *READY)
+    await bench.scan()
+    assert (bench.trace("a").removed, bench.trace("b").removed) == (False, True)
+
+
+async def test_a_store_that_goes_away_during_a_scan_ends_it(log: MemoryLog, tmp_path: Path) -> None:
+    store = Flaky()
+    bench = Bench(log, store, tmp_path, command="")
+    for number in range(10 * TROUBLE_IN_A_ROW):
+        await bench.put(f"t{number}", READY)
+
+    def is_told(_fact: AnyFact) -> None:
+        store.broken.add("*")
+
+    log.trouble = is_told
+    with pytest.raises(BucketUnavailable):
+        await bench.scan()
+    assert store.refused == TROUBLE_IN_A_ROW + 1
+
+
 async def test_a_store_that_is_gone_ends_the_scan_and_loses_nothing(log: MemoryLog, tmp_path: Path) -> None:
     store = Flaky()
     bench = Bench(log, store, tmp_path, command="")
@@ -64,10 +138,12 @@ async def test_a_store_that_is_gone_ends_the_scan_and_loses_nothing(log: MemoryL
     assert not bench.trace(T).removed
 
 
+@pytest.mark.parametrize("error", [BucketUnavailable("gone"), Refused("not this prefix")])
 async def test_a_scan_that_a_store_ended_is_counted_and_followed_by_another(
-    log: MemoryLog, tmp_path: Path
+    log: MemoryLog, tmp_path: Path, error: CascadeError
 ) -> None:
     store = Flaky()
+    store.error = error
     bench = Bench(log, store, tmp_path, command="")
     await bench.put(T, READY)
     store.broken.add("*")
@@ -161,3 +237,24 @@ async def test_a_hint_brings_the_next_scan_at_once(
     scans = store.calls["level"]
     assert scans <= 4
     await end(running)
+
+
+async def test_processing_that_never_succeeds_is_tried_again_for_ever(bench: Bench, log: MemoryLog) -> None:
+    await bench.put(T, READY)
+    await bench.scan()
+
+    def refuse(fact: AnyFact) -> None:
+        if isinstance(fact, TraceReady):
+            raise LogUnavailable("gone")
+
+    log.trouble = refuse
+    for _ in range(1100):  # as a disk that is full over a weekend brings about
+        bench.ingest._not_before.clear()
+        await bench.ingest.scan()
+        while bench.ingest.processing:  # noqa: ASYNC110 - a task of the bench's own ends it in a few turns
+            await asyncio.sleep(0)
+    assert bench.ingest._retry_waits_s[T] <= 2 * LONGEST_RETRY_WAIT_S
+    log.trouble = None
+    bench.ingest._not_before.clear()
+    await bench.scan()
+    assert bench.trace(T).state is TraceState.READY

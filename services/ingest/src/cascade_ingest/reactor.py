@@ -8,6 +8,7 @@ with one trace does not keep the others waiting.
 import asyncio
 import time
 from collections import Counter
+from collections.abc import Coroutine
 from contextlib import suppress
 from datetime import UTC, datetime
 
@@ -40,8 +41,8 @@ LISTING_SHARE = 5.0
 GONE_CHECK_EVERY_S = 60.0
 LONGEST_RETRY_WAIT_S = 60.0
 """Processing that broke off is tried again after the scan interval, then twice as long each time, up to this."""
-MOST_TROUBLE_PER_SCAN = 3
-"""So many traces in a row that cannot be read mean that the store is in trouble, not the traces."""
+TROUBLE_IN_A_ROW = 3
+"""After so many traces in a row that could not be read, ask whether the store answers at all before the next one."""
 
 
 class Ingest:
@@ -66,11 +67,12 @@ class Ingest:
         self._traces: dict[str, Trace] = {}
         self._watchers: dict[str, Watcher] = {}
         self._processing: set[str] = set()
-        self._retries: dict[str, int] = {}
+        self._retry_waits_s: dict[str, float] = {}
         self._not_before: dict[str, float] = {}
         self._slots = asyncio.Semaphore(PROCESSING_AT_ONCE)
         self._together = TaskSet()
         self._turn = 0
+        self._trouble_in_a_row = 0
         self.hint = asyncio.Event()
 
     @property
@@ -93,7 +95,7 @@ class Ingest:
         while True:
             try:
                 await self.scan()
-            except Unavailable as error:
+            except (Unavailable, Refused) as error:
                 SCANS_FAILED.inc()
                 _logger.warning("scan is tried again", error=str(error))
             self._show()
@@ -112,38 +114,42 @@ class Ingest:
         """Fold what is known of every trace. Waits for the event log."""
         while True:
             try:
-                records = await self._log.read([subjects.ALL_TRACES])
+                self._traces |= await self._stored([subjects.ALL_TRACES])
             except LogUnavailable as error:
                 _logger.warning("waiting for the event log", error=str(error))
                 await asyncio.sleep(self._interval_s)
-                continue
-            for record in records:
-                if isinstance(record.fact, TraceFact):
-                    self._fold(record.fact)
-            return
+            else:
+                return
 
     async def scan(self) -> None:
-        """One look at the whole prefix. Raises BucketUnavailable, LogUnavailable; a half-done scan does no harm."""
-        found = await self._bucket.directories(f"{self._prefix}/" if self._prefix else "")
-        names = [name for name in found if is_visible(name)]
-        in_a_row = 0
+        """One look at the whole prefix. Raises Unavailable, Refused; a half-done scan does no harm."""
+        names = await self._names()
+        self._trouble_in_a_row = 0
         for trace_id in names:
             trace = self._traces.get(trace_id)
             if (trace is not None and trace.sample) or trace_id in self._processing or is_settled(trace):
                 continue
-            try:
-                await self._scan_upload(trace_id)
-            except LogUnavailable:
-                raise
-            except (Unavailable, Refused) as error:
-                in_a_row += 1
-                if in_a_row == MOST_TROUBLE_PER_SCAN:
-                    raise
-                _logger.warning("trace cannot be read", trace_id=trace_id, error=str(error))
-            else:
-                in_a_row = 0
+            await self._looked_at(trace_id, self._scan_upload(trace_id))
         await self._look_at_settled(names)
         await self._notice_removed(set(names))
+
+    async def _names(self) -> list[str]:
+        found = await self._bucket.directories(f"{self._prefix}/" if self._prefix else "")
+        return [name for name in found if is_visible(name)]
+
+    async def _looked_at(self, trace_id: str, look: Coroutine[None, None, None]) -> None:
+        """Do one trace's look. What is wrong with that trace alone is told and left; raises what is wrong with all."""
+        try:
+            await look
+        except LogUnavailable:
+            raise
+        except (Unavailable, Refused) as error:
+            _logger.warning("trace cannot be read", trace_id=trace_id, error=str(error))
+            self._trouble_in_a_row += 1
+            if self._trouble_in_a_row % TROUBLE_IN_A_ROW == 0:
+                await self._names()  # a store that is away would cost every further trace its timeouts
+        else:
+            self._trouble_in_a_row = 0
 
     async def _scan_upload(self, trace_id: str) -> None:
         if time.monotonic() < self._not_before.get(trace_id, 0.0):
@@ -180,22 +186,28 @@ class Ingest:
     async def _told_by_others(self, trace_id: str) -> Trace | None:
         """The trace after every fact that the log holds of it, whoever wrote it."""
         self._traces.pop(trace_id, None)
-        for record in await self._log.read([subjects.trace_filter(trace_id)]):
-            if isinstance(record.fact, TraceFact):
-                self._fold(record.fact)
+        self._traces |= await self._stored([subjects.trace_filter(trace_id)])
         return self._traces.get(trace_id)
+
+    async def _stored(self, filters: list[str]) -> dict[str, Trace]:
+        """The fold of what the log holds, page by page: the metadata of many traces is large. Raises LogUnavailable."""
+        traces: dict[str, Trace] = {}
+        async for page in self._log.pages(filters):
+            for record in page:
+                if isinstance(record.fact, TraceFact):
+                    _fold(traces, record.fact)
+        return traces
 
     async def _process(self, watcher: Watcher, tree: Tree) -> None:
         trace_id = watcher.trace_id
         try:
             async with self._slots:
                 await self._append(await self._outcome(watcher, tree))
-            self._retries.pop(trace_id, None)
+            self._retry_waits_s.pop(trace_id, None)
         except (Unavailable, Refused, OSError) as error:
             # The trace stays `processing`; a later scan starts the step again.
-            tries = self._retries.get(trace_id, 0)
-            wait_s = min(self._interval_s * 2**tries, LONGEST_RETRY_WAIT_S)
-            self._retries[trace_id] = tries + 1
+            wait_s = min(self._retry_waits_s.get(trace_id, self._interval_s), LONGEST_RETRY_WAIT_S)
+            self._retry_waits_s[trace_id] = 2 * wait_s
             self._not_before[trace_id] = time.monotonic() + wait_s
             _logger.warning("processing is tried again", trace_id=trace_id, in_s=wait_s, error=str(error))
         finally:
@@ -218,28 +230,30 @@ class Ingest:
             for name in names
             if (trace := self._traces.get(name)) is not None and is_settled(trace) and not trace.sample
         ]
-        count = min(SETTLED_LOOKS_PER_SCAN, len(settled))
-        for offset in range(count):
-            trace_id, trace = settled[(self._turn + offset) % len(settled)]
-            watcher = self._watcher(trace_id)
-            objects, _ = await self._bucket.level(watcher.root)
-            top = tree_of(watcher.root, objects)
-            if not top.files and time.monotonic() >= self._not_before.get(trace_id, 0.0):
-                # Its metadata is gone. Whether all of it is, only a whole listing tells, so not in every scan.
-                self._not_before[trace_id] = time.monotonic() + GONE_CHECK_EVERY_S
-                await self._remove(trace_id)
-                continue
-            size = (await self._tree(watcher)).size_bytes if watcher.top_differs(top) else trace.size_bytes
-            for fact in await watcher.side_files_seen(top, trace, _now(), size_bytes=size):
-                await self._append(fact)
-            watcher.remember_top(top)
-        self._turn = (self._turn + count) % max(len(settled), 1)
+        for _ in range(min(SETTLED_LOOKS_PER_SCAN, len(settled))):
+            trace_id, trace = settled[self._turn % len(settled)]
+            self._turn += 1  # also past one that ends the scan
+            await self._looked_at(trace_id, self._look_at_one_settled(trace_id, trace))
+
+    async def _look_at_one_settled(self, trace_id: str, trace: Trace) -> None:
+        watcher = self._watcher(trace_id)
+        objects, _ = await self._bucket.level(watcher.root)
+        top = tree_of(watcher.root, objects)
+        if not top.files and time.monotonic() >= self._not_before.get(trace_id, 0.0):
+            # Its metadata is gone. Whether all of it is, only a whole listing tells, so not in every scan.
+            self._not_before[trace_id] = time.monotonic() + GONE_CHECK_EVERY_S
+            await self._remove(trace_id)
+            return
+        size = (await self._tree(watcher)).size_bytes if watcher.top_differs(top) else trace.size_bytes
+        for fact in await watcher.side_files_seen(top, trace, _now(), size_bytes=size):
+            await self._append(fact)
+        watcher.remember_top(top)
 
     async def _notice_removed(self, names: set[str]) -> None:
         for trace_id, trace in list(self._traces.items()):
             if trace.removed or trace.sample or trace_id in names or trace_id in self._processing:
                 continue
-            await self._remove(trace_id)
+            await self._looked_at(trace_id, self._remove(trace_id))
 
     async def _remove(self, trace_id: str) -> None:
         """Say that a trace is gone, once a listing of its own has shown that it is."""
@@ -259,12 +273,13 @@ class Ingest:
 
     async def _append(self, fact: TraceFactUnion) -> None:
         await self._log.append(fact)
-        self._fold(fact)
+        _fold(self._traces, fact)
 
-    def _fold(self, fact: TraceFact) -> None:
-        after = trace_state.apply(self._traces.get(fact.trace_id), fact)  # type: ignore[arg-type]  # a union member
-        if after is not None:
-            self._traces[fact.trace_id] = after
+
+def _fold(traces: dict[str, Trace], fact: TraceFact) -> None:
+    after = trace_state.apply(traces.get(fact.trace_id), fact)  # type: ignore[arg-type]  # a union member
+    if after is not None:
+        traces[fact.trace_id] = after
 
 
 def _now() -> datetime:
