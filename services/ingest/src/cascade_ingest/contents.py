@@ -13,7 +13,7 @@ from cascade_core.traces.facts import KernelLaunch, RealKernel
 from pydantic import JsonValue
 
 from cascade_ingest import foreign_json
-from cascade_ingest.tree import METADATA, PROCESSED_LIST, REAL_TIMING, TRACES, Tree
+from cascade_ingest.tree import METADATA, PROCESSED_LIST, REAL_TIMING, TRACES, File, Tree, is_visible
 
 _logger = structlog.get_logger(__name__)
 
@@ -72,6 +72,14 @@ class Contents:
             ]
             self._timing = ((path, etag), rows if timing.has_real_timing else None)
         return self._timing[1]
+
+    async def with_named_timing(self, top: Tree, metadata: Mapping[str, JsonValue] | None) -> Tree:
+        """`top`, a look at the top folder alone, with the timing file that the metadata names in a folder below."""
+        named = (metadata or {}).get("real_timing")
+        if not (isinstance(named, str) and "/" in named and is_visible(named)):
+            return top
+        found = await self._bucket.head(self._root + named)
+        return top if found is None else Tree({**top.files, named: File(found.size, found.etag)})
 
     async def kernels(self, tree: Tree) -> list[KernelLaunch]:
         """The rows of every statistics file, by kernel_id. Raises NotFound where one has gone meanwhile."""

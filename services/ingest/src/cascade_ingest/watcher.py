@@ -104,7 +104,9 @@ class Watcher:
             size_bytes=size_bytes,
             metadata=metadata,
             has_step_timeline=root_level.has_step_timeline,
-            real_timing=await self.contents.real_timing(root_level, metadata),
+            real_timing=await self.contents.real_timing(
+                await self.contents.with_named_timing(root_level, metadata), metadata
+            ),
         )
         return [observed] if _tells_news(trace, observed) else []
 
