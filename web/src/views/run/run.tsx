@@ -2,7 +2,7 @@
 // timing and outputs. Everything live comes from one event stream.
 import { useComputed } from "@preact/signals";
 import type { ComponentChildren } from "preact";
-import { useEffect, useMemo, useState } from "preact/hooks";
+import { useEffect, useMemo, useRef, useState } from "preact/hooks";
 import { Age, Badge, Banner, ErrorNote, Loading, PageHead, StateBadge, StateBar, StateCounts } from "../../components/basics";
 import { Notices } from "../../components/notices";
 import { noticesFor } from "../../model/engine";
@@ -143,6 +143,9 @@ function RunLine({ live }: { live: LiveRun }) {
 function CancelRun({ store, onFailure }: { store: RunStore; onFailure: (error: Error | null) => void }) {
   const [asking, setAsking] = useState(false);
   const [busy, setBusy] = useState(false);
+  const confirm = useRef<HTMLButtonElement>(null);
+  // Once, when the question appears: the page draws again with every batch of events, and the focus is the reader's.
+  useEffect(() => confirm.current?.focus(), [asking]);
   const cancel = async () => {
     setBusy(true);
     onFailure(null);
@@ -165,7 +168,7 @@ function CancelRun({ store, onFailure }: { store: RunStore; onFailure: (error: E
   return (
     <span class="row tight" role="group" aria-label={`Stop ${plural(open, "unfinished sim")}?`}>
       <span class="small">Stop {plural(open, "unfinished sim")}?</span>
-      <button type="button" class="danger solid" disabled={busy} onClick={() => void cancel()} data-testid="confirm-cancel" ref={(element) => element?.focus()}>
+      <button type="button" class="danger solid" disabled={busy} onClick={() => void cancel()} data-testid="confirm-cancel" ref={confirm}>
         Confirm cancel
       </button>
       <button type="button" onClick={() => setAsking(false)}>
