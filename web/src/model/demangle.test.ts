@@ -19,12 +19,18 @@ describe("readable kernel names", () => {
     ["_ZN2at6native29vectorized_elementwise_kernelILi4EZZZNS0_swigluEvENKUlvE_clEvEUlfE_EEviT0_T1_", "at::native::vectorized_elementwise_kernel", ""],
     ["_Z4leftIfEvPT_ _Z5righti", "left, right", ""],
     ["void ns::kernel<float, 4>(float*)", "ns::kernel", ""],
+    ["_Z5outerIL_Z5innerIiEv!", "outer", ""],
   ])("%s", (mangled, full, hint) => {
     expect(readableName(mangled)).toMatchObject({ full, hint });
   });
 
   test("a name that does not parse is shown as it is", () => {
     for (const odd of ["_Z", "_ZN", "_Z99short", "_ZN4vllm", "_Zqq", "weird name"]) expect(readableName(odd).full).toBe(odd);
+  });
+
+  test.each(["_Z1fI#J", "_Z#Z", "_Z#Z1aE", "_Z#St", "_Z#St1f", "_Z1fI#L_Z1fI", "_Z1fI#P", "_Z1fI#N1aI", "_Z1fI#F", "_Z1fI#Sa", "_Z1fI#StI", "_Z1fI#T_I", "_ZN#N", "_Z1fIX#N"])("however deep %s nests, it has a name", (pattern) => {
+    const [start = "", repeated = ""] = pattern.split("#");
+    for (const count of [100, 1000, 20_000]) expect(readableName(start + repeated.repeat(count)).full).not.toBe("");
   });
 
   test("an empty name says so", () => expect(readableName("").full).toBe("(unnamed kernel)"));

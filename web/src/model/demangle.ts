@@ -68,12 +68,17 @@ function hintOf(seen: readonly string[]): string {
 
 class Unreadable extends Error {}
 
+/** Names, argument lists and types inside one another. Compilers stay far below; a name that was made up must not exhaust the stack. */
+const MOST_NESTED = 300;
+
 /** A recursive descent over one mangled name; `seen` collects the type names inside template arguments. */
 class NameReader {
   readonly seen: string[] = [];
   /** The function's qualified name, once its template arguments began. */
   beforeArguments: readonly string[] = [];
   private depth = 0;
+  /** Template argument lists that are open here. */
+  private lists = 0;
 
   constructor(
     private readonly text: string,
@@ -98,7 +103,20 @@ class NameReader {
     return char;
   }
 
+  /** Every way into a nested part leads through here. */
+  private deeper<T>(read: () => T): T {
+    this.depth += 1;
+    if (this.depth > MOST_NESTED) throw new Unreadable();
+    const value = read();
+    this.depth -= 1;
+    return value;
+  }
+
   private name(): string[] {
+    return this.deeper(() => this.nameBody());
+  }
+
+  private nameBody(): string[] {
     if (this.peek() === "N") return this.nested();
     if (this.peek() === "Z") {
       this.at += 1;
@@ -115,7 +133,7 @@ class NameReader {
   private unqualified(): string[] {
     if (this.text.startsWith("St", this.at)) {
       this.at += 2;
-      return ["std", ...this.unqualified()];
+      return ["std", ...this.deeper(() => this.unqualified())];
     }
     if (this.peek() === "L") this.at += 1; // internal linkage
     if (this.peek() === "U") return this.unnamed();
@@ -188,13 +206,17 @@ class NameReader {
   }
 
   private argumentsOf(parts: readonly string[]): void {
-    if (this.depth === 0) this.beforeArguments = parts.filter((part) => part !== "(anonymous)");
+    if (this.lists === 0) this.beforeArguments = parts.filter((part) => part !== "(anonymous)");
     this.templateArgs();
   }
 
   private templateArgs(): void {
     this.at += 1;
-    while (this.peek() !== "E") this.templateArg();
+    this.lists += 1;
+    this.deeper(() => {
+      while (this.peek() !== "E") this.templateArg();
+    });
+    this.lists -= 1;
     this.at += 1;
   }
 
@@ -239,10 +261,7 @@ class NameReader {
   }
 
   private type(): void {
-    this.depth += 1;
-    if (this.depth > 200) throw new Unreadable();
-    this.typeBody();
-    this.depth -= 1;
+    this.deeper(() => this.typeBody());
   }
 
   private typeBody(): void {
