@@ -40,6 +40,14 @@ async def test_a_link_with_the_token_logs_in_and_leaves_the_address_bar(
     await expect(page.get_by_role("banner")).to_contain_text("acme-lab")
 
 
+async def test_a_link_with_an_unquoted_percent_is_taken_as_it_is(server: Server, open_page: OpenPage) -> None:
+    page = await open_page(server, "/traces#token=100%-not-the-token", log_in=False)
+    await expect(page.get_by_role("alert")).to_contain_text("This token was refused")
+    await page.get_by_label("Token").fill(server.token)
+    await page.keyboard.press("Enter")
+    await expect(page.get_by_test_id("traces")).to_be_visible()
+
+
 async def test_logging_out_forgets_the_token(server: Server, open_page: OpenPage) -> None:
     page = await open_page(server, "/traces")
     await page.get_by_role("button", name="Log out").click()

@@ -73,11 +73,12 @@ export function pathOf(route: Route): string {
   }
 }
 
-function decode(part: string): string {
+/** What a part of an address says. Never throws: a hand-written one with a bare % is taken as it is. */
+export function decode(part: string): string {
   try {
     return decodeURIComponent(part);
   } catch {
-    return part; // a hand-written address with a bare %: taken as it is
+    return part;
   }
 }
 

@@ -4,6 +4,7 @@
 import { signal } from "@preact/signals";
 import { Client } from "../api/client";
 import type { Health } from "../api/types";
+import { decode } from "../router";
 
 const TOKEN_KEY = "cascade.token";
 
@@ -93,7 +94,7 @@ function forget(): void {
 function takeTokenFromAddress(): void {
   const match = /(?:^#|&)token=([^&]*)/.exec(location.hash);
   if (match?.[1] === undefined) return;
-  token = decodeURIComponent(match[1]);
+  token = decode(match[1]);
   writeStored(token);
   history.replaceState(null, "", location.pathname + location.search);
 }
