@@ -1,9 +1,9 @@
-"""Losing the server: a killed gateway, and an app that is stopped and started again on the same data."""
+"""Losing the server: a killed gateway, an app that is stopped and started again, and an answer that cannot be drawn."""
 
 import re
 
 from cascade_cli.testing_serve import Server
-from playwright.async_api import expect
+from playwright.async_api import Route, expect
 
 from tests.browser.conftest import OpenPage
 
@@ -51,3 +51,28 @@ async def test_lists_recover_after_the_app_was_away(empty_server: Server, open_p
     await expect(page.get_by_test_id("error")).to_have_count(0)
     await page.get_by_role("navigation", name="Main").get_by_role("link", name="Traces").click()
     await expect(row.first).to_be_visible()
+
+
+async def test_an_answer_that_cannot_be_drawn_leaves_the_rest_of_the_page(
+    server: Server, open_page: OpenPage
+) -> None:
+    page = await open_page(server, "/traces")
+    await expect(page.get_by_test_id("traces")).to_be_visible()
+
+    async def garbled(route: Route) -> None:
+        await route.fulfill(json=[{"id": "run-of-tomorrow"}])
+
+    await page.route("**/api/runs", garbled)
+    places = page.get_by_role("navigation", name="Main")
+    await places.get_by_role("link", name="Runs").click()
+    broken = page.get_by_test_id("broken")
+    await expect(broken).to_be_visible()
+    await expect(page.locator("main pre")).to_have_text(re.compile("TypeError"))
+    await places.get_by_role("link", name="Traces").click()
+    await expect(page.get_by_test_id("traces")).to_be_visible()
+
+    await places.get_by_role("link", name="Runs").click()
+    await expect(broken).to_be_visible()
+    await page.unroute("**/api/runs")
+    await broken.get_by_role("button", name="Reload").click()
+    await expect(page.get_by_test_id("runs")).to_be_visible()

@@ -3,9 +3,10 @@
 import type { ComponentType } from "preact";
 import { useEffect, useState } from "preact/hooks";
 import { Brand, Frame } from "./components/frame";
+import { Guard } from "./components/guard";
 import { ErrorNote, Loading, PageHead } from "./components/basics";
 import type { Route } from "./router";
-import { navigate, route } from "./router";
+import { navigate, pathOf, route } from "./router";
 import { access, unreachableSince } from "./state/session";
 import { RunsView } from "./views/runs";
 import { TokenView } from "./views/token";
@@ -24,7 +25,9 @@ export function App() {
   if (access.value === "token-needed") return <TokenView />;
   return (
     <Frame>
-      <View route={route.value} />
+      <Guard at={pathOf(route.value)}>
+        <View route={route.value} />
+      </Guard>
     </Frame>
   );
 }
