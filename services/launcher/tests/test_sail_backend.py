@@ -8,9 +8,17 @@ from pathlib import Path
 import pytest
 from cascade_core.runs.state import Run
 from cascade_core.s3.bucket import S3Bucket
-from cascade_launcher.backends.protocol import BackendUnavailable, Ended, Gone, Launch, LaunchError, Waiting
+from cascade_launcher.backends.protocol import (
+    BackendUnavailable,
+    Ended,
+    Gone,
+    Launch,
+    LaunchError,
+    Running,
+    Waiting,
+)
 from cascade_launcher.backends.remote import RemoteOptions
-from cascade_launcher.testing import PREFIX, TRACE_ID, Simulator, eventually
+from cascade_launcher.testing import PREFIX, TRACE_ID, Simulator, eventually, processes_with
 
 sail = pytest.importorskip("sail", reason="needs the extra `sail`")
 from cascade_launcher.backends.sail import SailBackend, SailSettings  # noqa: E402
@@ -114,6 +122,49 @@ async def test_the_command_goes_through_a_shell_and_its_output_is_kept(
     await eventually(end.exists)
     assert await backend.alive(launch().sim_id) == Ended(7, None, ("on SM90_H100", "its", ""))
     assert (tmp_path / "data/work/sims/sim-000000000001.out").read_text() == "on SM90_H100\nits\n"
+
+
+async def test_an_end_without_a_number_is_still_an_end(platform: SailPlatform, tmp_path: Path) -> None:
+    backend = platform.backend()
+    await backend.prepare(RUN)
+    await backend.start(launch())
+    await platform.up(launch().sim_id)
+    (tmp_path / "data/work/sims/sim-000000000001.end").write_bytes(b"")
+    assert await backend.alive(launch().sim_id) == Ended(None, None, ("",))
+    assert await backend.census() == {launch().sim_id: Ended(None, None, ("",))}
+
+
+async def test_a_full_disk_leaves_no_half_written_end(
+    service: FakeSail, stored_trace: S3Bucket, tmp_path: Path
+) -> None:
+    backend = SailBackend(
+        SailSettings(main_id=MAIN), options(stored_trace, "exit 7"), stored_trace, data_dir=tmp_path / "data"
+    )
+    await backend.prepare(RUN)
+    end = tmp_path / "data/work/sims/sim-000000000001.end"
+    end.parent.mkdir(parents=True)
+    end.with_suffix(".end.tmp").symlink_to("/dev/full")
+    await backend.start(launch())
+    (shell,) = service.execs.values()
+    await eventually(lambda: shell.poll() is not None)
+    await eventually(lambda: processes_with(f"CASCADE_ATTEMPT={launch().attempt}") == [])
+    assert not end.is_symlink()
+    assert await backend.alive(launch().sim_id) == Running()
+
+
+async def test_a_fork_that_no_listing_shows_yet_is_looked_for_again(
+    platform: SailPlatform, service: FakeSail
+) -> None:
+    backend = platform.backend()
+    await backend.prepare(RUN)
+    service.listing_lags = True
+    with pytest.raises(BackendUnavailable, match="not listed yet"):
+        await backend.start(launch())
+    service.listing_lags = False
+    service.unlisted.clear()
+    await backend.start(launch())
+    await platform.up(launch().sim_id)
+    assert [row["name"] for row in service.boxes.values()].count("cascade-sim-000000000001") == 1
 
 
 async def test_finishing_a_run_deletes_its_checkpoint(platform: SailPlatform, service: FakeSail) -> None:

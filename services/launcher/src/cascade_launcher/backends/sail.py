@@ -204,7 +204,10 @@ class SailBackend:
                 f"the run's checkpoint is gone; another one is taken ({error})"
             ) from error
         # Names are not unique. Whoever forked at the same time sees the same first one, and ends the others.
-        first, *others = await self._boxes(launch.sim_id)
+        boxes = await self._boxes(launch.sim_id)
+        if not boxes:
+            raise BackendUnavailable("the sim's sandbox was forked, but is not listed yet; look again")
+        first, *others = boxes
         for box in others:
             await box.terminate.aio()
         return first
@@ -233,7 +236,9 @@ class SailBackend:
         except (sail.NotFoundError, sail.SailboxTerminatedError):
             return Gone()
         code, _, output = told.partition(b"\n")
-        return Ended(int(code), None, lines_of(output, whole=len(output) < _TAIL_BYTES))
+        # Not a number where the sandbox's disk was full: the end was seen, the code was not.
+        exit_code = int(code) if code.isdigit() else None
+        return Ended(exit_code, None, lines_of(output, whole=len(output) < _TAIL_BYTES))
 
     # ---- the simulator in its sandbox
 
@@ -248,7 +253,7 @@ class SailBackend:
         # The line end keeps a comment at the end of the command from swallowing the bracket.
         return (
             f"mkdir -p {directory}; ( {self._options.sim_cmd}\n) >{quoted_out} 2>&1 </dev/null; "
-            f"{{ echo $?; tail -c {_TAIL_BYTES} {quoted_out}; }} >{quoted_end}.tmp; "
+            f"{{ echo $? && tail -c {_TAIL_BYTES} {quoted_out}; }} >{quoted_end}.tmp && "
             f"mv {quoted_end}.tmp {quoted_end}"
         )
 

@@ -44,6 +44,10 @@ class FakeSail:
         self.checkpoints_taken: list[str] = []
         self.execs: dict[tuple[str, str], subprocess.Popen[bytes]] = {}
         self.refuse: sail.SailError | None = None
+        self.unlisted: set[str] = set()
+        """Sandboxes that exist, but that no listing shows yet."""
+        self.listing_lags = False
+        """Whether new sandboxes become `unlisted`."""
         # Starting and ending a process leave the loop; the service takes one change of a sandbox at a time.
         self._changing = asyncio.Lock()
         self._now = datetime(2026, 11, 7, tzinfo=UTC)
@@ -87,6 +91,7 @@ class FakeSail:
             and (app is None or row["app_id"] == app)
             and (search is None or search in str(row["name"]))
             and row["status"] not in excluded
+            and row["sailbox_id"] not in self.unlisted
         ]
         page = rows[offset : offset + limit]
         return json.dumps(
@@ -149,6 +154,8 @@ class FakeSail:
         await asyncio.sleep(0)
         sailbox_id = f"sb-{len(self.boxes)}"
         self._add(sailbox_id, name)
+        if self.listing_lags:
+            self.unlisted.add(sailbox_id)
         return json.dumps({"sailbox_id": sailbox_id, "name": name, "status": "running"})
 
     async def start_exec_aio(
