@@ -96,6 +96,16 @@ def test_scans_show_what_has_arrived() -> None:
     assert (trace.kernel_count, trace.size_bytes, trace.updated_at) == (2, 9, at(4))
 
 
+def test_an_observation_may_leave_out_the_documents_that_did_not_change() -> None:
+    timing = [RealKernel(kernel_id=1, kernel_name="k", duration_ns=1.0)]
+    unchanged = observed(4, kernel_count=2).model_copy(update={"documents_unchanged": True})
+    trace = folded(discovered(0), observed(2, metadata={"model": "m"}, real_timing=timing), unchanged)
+    assert (trace.kernel_count, trace.metadata, trace.real_timing) == (2, {"model": "m"}, tuple(timing))
+    assert folded(discovered(0), unchanged).metadata is None
+    gone = folded(discovered(0), observed(2, metadata={"model": "m"}, real_timing=timing), observed(4))
+    assert (gone.metadata, gone.real_timing) == (None, None)
+
+
 def test_a_scan_without_news_does_not_touch_the_trace() -> None:
     once = folded(discovered(0), observed(2, kernel_count=1))
     assert apply(once, observed(9, kernel_count=1)) is once

@@ -8,6 +8,7 @@ import pytest
 from cascade_core.ports import ObjectInfo
 from cascade_core.testing.memory_bucket import MemoryBucket
 from cascade_core.testing.memory_log import MemoryLog
+from cascade_core.traces.facts import TraceObserved
 from cascade_core.traces.state import TraceState
 from cascade_ingest.postprocess import Postprocessor
 from cascade_ingest.reactor import Ingest
@@ -86,6 +87,28 @@ async def test_a_file_that_comes_as_a_trace_becomes_ready_counts_in_its_size(ben
     assert bench.trace(T).size_bytes == before + 2
 
 
+async def test_an_upload_tells_its_documents_once_however_many_scans_see_it_grow(
+    bench: Bench, log: MemoryLog
+) -> None:
+    files = [{"key": f"traces/kernel-{number}.trace", "bytes": 1} for number in range(1, 5)]
+    await bench.put(T, {"metadata.json": json.dumps({"files": files}), "real_timing.json": TIMING})
+    for number in range(1, 4):
+        await bench.put(T, {f"traces/kernel-{number}.trace": "x"})
+        await bench.scan()
+    told = [fact for fact in log.facts if isinstance(fact, TraceObserved)]
+    assert [fact.kernel_count for fact in told] == [1, 2, 3]
+    assert [fact.documents_unchanged for fact in told] == [False, True, True]
+    assert [(fact.metadata, fact.real_timing) for fact in told[1:]] == [(None, None)] * 2
+    after_a_start = Bench(log, bench.bucket, Path("/nowhere"), command="")
+    await after_a_start.ingest.load()
+    assert after_a_start.trace(T) == bench.trace(T)
+    assert bench.trace(T).metadata == {"files": files}
+    assert bench.trace(T).has_real_timing
+    await bench.put(T, {"real_timing.json": "[]"})
+    await bench.scan()
+    assert not bench.trace(T).has_real_timing
+
+
 async def test_real_timing_is_read_in_kernel_order(bench: Bench) -> None:
     await bench.put(T, {"real_timing.json": TIMING})
     await ready(bench)
@@ -131,7 +154,9 @@ async def test_the_metadata_may_name_the_timing_file(bench: Bench) -> None:
     assert not bench.trace(T).has_real_timing
 
 
-@pytest.mark.parametrize("named", ['"missing.json"', '"../other/real_timing.json"', '"a/"', "3", "null", '""'])
+@pytest.mark.parametrize(
+    "named", ['"missing.json"', '"../other/real_timing.json"', '"a/"', "3", "null", '""']
+)
 async def test_a_timing_file_that_is_not_there_is_passed_over(bench: Bench, named: str) -> None:
     await bench.put(T, {**READY, "metadata.json": f'{{"real_timing": {named}}}', "real_timing.json": TIMING})
     await bench.put("other", {"real_timing.json": "[]"})

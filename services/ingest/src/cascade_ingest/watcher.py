@@ -1,6 +1,6 @@
 """One trace under watch: what the last scan saw and what follows from it, as facts."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 
@@ -66,8 +66,7 @@ class Watcher:
             has_step_timeline=tree.has_step_timeline,
             real_timing=await self.contents.real_timing(tree, metadata),
         )
-        if _tells_news(trace, observed):
-            facts.append(observed)
+        facts.extend(_news(trace, observed))
         match assess(tree, metadata, root=self.root, quiet=quiet):
             case Complete():
                 self.waits_for = ""
@@ -108,7 +107,7 @@ class Watcher:
                 await self.contents.with_named_timing(root_level, metadata), metadata
             ),
         )
-        return [observed] if _tells_news(trace, observed) else []
+        return [*_news(trace, observed)]
 
     async def ready(self, tree: Tree, now: datetime) -> TraceReady:
         """The fact that runs can launch, with the kernels of the statistics files."""
@@ -122,11 +121,18 @@ class Watcher:
         )
 
 
-def _tells_news(trace: Trace | None, observed: TraceObserved) -> bool:
+def _news(trace: Trace | None, observed: TraceObserved) -> Iterator[TraceObserved]:
+    """The observation, where it tells of a change, without the documents that the trace has already."""
     if trace is None or trace.removed:
-        return True
+        yield observed
+        return
     after = trace_state.apply(trace, observed)
-    return after is not None and after is not trace
+    if after is None or after is trace:
+        return
+    if (after.metadata, after.real_timing) == (trace.metadata, trace.real_timing):
+        yield observed.model_copy(update={"metadata": None, "real_timing": None, "documents_unchanged": True})
+    else:
+        yield observed
 
 
 def is_settled(trace: Trace | None) -> bool:

@@ -63,6 +63,9 @@ class TraceObserved(TraceFact):
     """Whether both files of step timing are there."""
     real_timing: list[RealKernel] | None = None
     """Measured kernels in kernel_id order; None where the trace has no valid real timing."""
+    documents_unchanged: bool = False
+    """Whether metadata and measured kernels are as the observation before said. They may have megabytes, so they are
+    left out here."""
 
 
 class TraceUploadCompleted(TraceFact):

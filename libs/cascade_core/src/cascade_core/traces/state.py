@@ -88,16 +88,17 @@ def _apply_known(
 ) -> Trace:
     match fact:
         case TraceObserved():
-            timing = tuple(fact.real_timing) if fact.real_timing is not None else None
             settled = trace.state in (TraceState.READY, TraceState.FAILED)
-            return replace(
+            seen = replace(
                 trace,
                 kernel_count=trace.kernel_count if settled else fact.kernel_count,
                 size_bytes=fact.size_bytes,
-                metadata=fact.metadata,
                 has_step_timeline=fact.has_step_timeline,
-                real_timing=timing,
             )
+            if fact.documents_unchanged:
+                return seen
+            timing = tuple(fact.real_timing) if fact.real_timing is not None else None
+            return replace(seen, metadata=fact.metadata, real_timing=timing)
         case TraceUploadCompleted():
             if trace.state is not TraceState.UPLOADING:
                 return trace
