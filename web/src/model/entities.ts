@@ -175,6 +175,19 @@ export function toKernel(wire: KernelStat): Kernel {
   };
 }
 
+/**
+ * The kernels with every name as one string: each kernel of a parsed or posted message brings its own copy, some 700
+ * characters for a template, and a run has one for each kernel of each sim. `names` holds the strings so far.
+ */
+export function shareNames(kernels: readonly Kernel[], names: Map<string, string>): Kernel[] {
+  return kernels.map((kernel) => {
+    const known = names.get(kernel.name);
+    if (known !== undefined) return { ...kernel, name: known };
+    names.set(kernel.name, kernel.name);
+    return kernel;
+  });
+}
+
 export function toTrace(wire: TraceSummary): Trace {
   return {
     id: wire.id,

@@ -4,7 +4,7 @@
 // an event of before the snapshot, and a snapshot that is older than what the
 // page already knows (a reconnect that lands on a replica that lags behind).
 import type { Kernel, Run, RunWithSims, Sim, SimState, Trace } from "./entities";
-import { TERMINAL, countStates, runStateOf } from "./entities";
+import { TERMINAL, countStates, runStateOf, shareNames } from "./entities";
 
 /** As many log lines as a card shows; the full log is a request of its own. */
 export const LOG_TAIL_LINES = 20;
@@ -51,6 +51,12 @@ export function isCurrent(current: Sim, next: Sim): boolean {
   const rank = RANK[next.state] - RANK[current.state];
   if (rank !== 0) return rank > 0;
   return next.kernelsDone >= current.kernelsDone && (next.latest.gpu_tot_sim_cycle ?? 0) >= (current.latest.gpu_tot_sim_cycle ?? 0);
+}
+
+/** The batch with one string for each kernel name; see `shareNames`. */
+export function withSharedNames(batch: Batch, names: Map<string, string>): Batch {
+  const snapshot = batch.snapshot === null ? null : { run: batch.snapshot.run, kernels: shareNames(batch.snapshot.kernels, names) };
+  return { ...batch, snapshot, kernels: shareNames(batch.kernels, names) };
 }
 
 /** Null before the first snapshot: events without one have no run to belong to. */

@@ -6,7 +6,7 @@ import type { FromWorker, ToWorker } from "../api/run-stream.worker";
 import type { LineStatus } from "../api/sse";
 import type { RunWithSims, Sim } from "../model/entities";
 import type { LiveRun } from "../model/run-state";
-import { applyBatch, applySnapshot } from "../model/run-state";
+import { applyBatch, applySnapshot, withSharedNames } from "../model/run-state";
 import { access, client, currentToken, tokenProblem, logOut } from "./session";
 
 export class RunStore {
@@ -21,6 +21,7 @@ export class RunStore {
   /** When the page last heard from the server, by this browser's clock. */
   readonly heardAt = signal<number | null>(null);
   private readonly sims = new Map<string, Signal<Sim>>();
+  private readonly names = new Map<string, string>();
   private worker: Worker | null = null;
   private windowStart = performance.now();
   private windowEvents = 0;
@@ -64,7 +65,7 @@ export class RunStore {
     this.heardAt.value = Date.now();
     this.countEvents(message.events);
     this.logLines.value += message.lines;
-    const next = applyBatch(this.run.peek(), message.batch);
+    const next = applyBatch(this.run.peek(), withSharedNames(message.batch, this.names));
     if (next !== null) this.set(next);
     afterDrawing(() => {
       const drawn: ToWorker = { kind: "drawn" };

@@ -12,7 +12,7 @@ import { compareColumns, differentTraces, groupBySim, sharedReal } from "../mode
 import { buildMetricTable, buildTable } from "../model/comparison";
 import { measuredElsewhere, mergedNotices, noticesFor } from "../model/engine";
 import type { Run } from "../model/entities";
-import { toKernel, toRun, toRunDetail } from "../model/entities";
+import { shareNames, toKernel, toRun, toRunDetail } from "../model/entities";
 import { letterOf } from "../model/labels";
 import { firstOfConfig, labelOf, summarise } from "../model/step-timing";
 import { pathOf, query, setRepeated } from "../router";
@@ -83,7 +83,7 @@ async function loadRun(id: string, signal: AbortSignal): Promise<ComparedRun> {
   const [run, kernels] = await Promise.all([client.run(id, signal), client.kernels(id, signal)]);
   const comparison = run.trace.has_real_timing ? await client.comparison(id, signal) : null;
   const real = new Map((comparison?.rows ?? []).map((row) => [row.kernel_index, { ns: row.real_ns, name: row.kernel_name }]));
-  return { run: toRunDetail(run), kernels: groupBySim(kernels.map(toKernel)), real };
+  return { run: toRunDetail(run), kernels: groupBySim(shareNames(kernels.map(toKernel), new Map())), real };
 }
 
 function Compared({ ids }: { ids: readonly string[] }) {
