@@ -5,6 +5,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
+from cascade_api.read_models.gate import ProjectionGate, ProjectionLate
 from cascade_api.testing.client import Client
 from cascade_api.testing.facts import ready_trace, requested_run
 from cascade_api.testing.running import RunningApi
@@ -68,6 +69,22 @@ def test_a_new_run_has_every_sim_pending(client: Client) -> None:
     assert client.body("/api/runs")[0] == {
         key: value for key, value in run.items() if key not in ("trace", "sims")
     }
+
+
+def test_a_run_that_the_views_do_not_show_yet_is_made_once_and_told(
+    client: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def late(_gate: ProjectionGate, _position: int, *, within_s: float = 0.0) -> None:
+        raise ProjectionLate(f"not within {within_s} s")
+
+    trace_id = client.new_trace()
+    client.body("/api/traces")  # the views hold the trace
+    entries = [{"gpu_config": "SM86_RTX3070", "count": 2}]
+    with monkeypatch.context() as patched:
+        patched.setattr(ProjectionGate, "passed", late)
+        reply = client.post("/api/runs", json={"trace_id": trace_id, "entries": entries})
+    assert reply.status_code == 201
+    assert client.body(f"/api/runs/{reply.json()['id']}") == reply.json()
 
 
 def test_sims_are_sorted_by_config_then_replica(client: Client) -> None:

@@ -26,7 +26,7 @@ LIVENESS_CHECK_S = 2.0
 
 
 class ProjectionLate(Unavailable):
-    """The views did not catch up in time. What was sent is stored; the same call may be repeated."""
+    """The views did not catch up in time. What was sent is stored: it may end a call only where a repeat does no harm."""
 
 
 class ProjectionGate:
@@ -78,7 +78,7 @@ class ProjectionGate:
         except TimeoutError:
             raise ProjectionLate(
                 f"the read models are at position {self.position} and did not reach {position} in {within_s:.0f} s. "
-                "What was sent is stored; repeat the call in a moment."
+                "Nothing is lost; repeat the call in a moment."
             ) from None
 
     async def next_commit(self, *, within_s: float) -> bool:

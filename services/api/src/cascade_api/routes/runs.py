@@ -2,9 +2,12 @@
 
 import uuid
 from collections.abc import Iterator
+from contextlib import suppress
 
 from cascade_core.ids import run_id, sim_id
 from cascade_core.runs.facts import RunCancelRequested, RunRequested
+from cascade_core.runs.state import run_of
+from cascade_core.sims.state import sims_of
 from fastapi import APIRouter, Request, Response
 
 from cascade_api.auth import AuthedRoute
@@ -16,13 +19,19 @@ from cascade_api.openapi import body_schema
 from cascade_api.plan import plan_sims
 from cascade_api.read_models import queries
 from cascade_api.read_models.database import Reader
+from cascade_api.read_models.gate import ProjectionLate
 from cascade_api.wire.problems import documented
 from cascade_api.wire.results import Comparison, KernelStat, SimStepTimeline
-from cascade_api.wire.runs import RunCreate, RunDetail, RunSummary, run_summary
+from cascade_api.wire.runs import RunCreate, RunDetail, RunSummary, run_detail, run_summary
+from cascade_api.wire.traces import summary_of
 
 router = APIRouter(route_class=AuthedRoute, tags=["runs"])
 
 JSON = "application/json"
+UNAVAILABLE_AND_PERHAPS_MADE = (
+    "A server that Cascade needs does not answer. The run may have been made all the same: look at the newest runs "
+    "before you send the request again."
+)
 
 
 @router.post(
@@ -30,7 +39,7 @@ JSON = "application/json"
     status_code=201,
     response_model=RunDetail,
     openapi_extra=body_schema(RunCreate),
-    responses=documented(404, 409, 413, 422),
+    responses=documented(404, 409, 413, 422, unavailable=UNAVAILABLE_AND_PERHAPS_MADE),
 )
 async def create_run(request: Request, gateway: Gate) -> Response:
     """Launch sims for a ready trace. The sims launch in the background."""
@@ -45,8 +54,13 @@ async def create_run(request: Request, gateway: Gate) -> Response:
         sims=sims,
         kernels_total=trace.kernel_count,
     )
-    await gateway.append_and_project(fact)
-    return await _detail(gateway, fact.run_id, status=201)
+    stored = await gateway.append(fact)
+    # It is stored, so it will run: views that are late are no reason for a 503, after which its client would ask again
+    # and have two.
+    with suppress(ProjectionLate):
+        await gateway.gate.passed(stored.position)
+    planned = sorted(sims_of(fact), key=lambda sim: (sim.gpu_config, sim.replica, sim.sim_id))
+    return _answer(run_detail(run_of(fact), summary_of(trace), planned), status=201)
 
 
 @router.get("/api/runs", responses=documented())
@@ -119,8 +133,12 @@ async def compared(database: Reader, run_id: str) -> Comparison:
     return comparison(run.entries, {sim.sim_id: sim.gpu_config for sim in sims}, times, trace.real_timing)
 
 
-async def _detail(gateway: Gateway, run_id: str, *, status: int = 200) -> Response:
+async def _detail(gateway: Gateway, run_id: str) -> Response:
     detail, _ = await detail_of(gateway.database, run_id)
+    return _answer(detail)
+
+
+def _answer(detail: RunDetail, *, status: int = 200) -> Response:
     return Response(detail.model_dump_json(), status_code=status, media_type=JSON)
 
 

@@ -40,10 +40,14 @@ _WHEN = {
 }
 
 
-def documented(*statuses: int, token: bool = True) -> ResponseDocs:
-    """The error responses of a route for its OpenAPI entry; 503 always, 401 unless the route is open."""
+def documented(*statuses: int, token: bool = True, unavailable: str = _WHEN[503]) -> ResponseDocs:
+    """The error responses of a route for its OpenAPI entry; 503 always, 401 unless the route is open.
+
+    unavailable: what a 503 means where sending the same request again is not harmless.
+    """
     every = {*statuses, 503} | ({401} if token else set())
+    when = _WHEN | {503: unavailable}
     return {
-        status: {"model": InvalidRequest if status == 422 else Problem, "description": _WHEN[status]}
+        status: {"model": InvalidRequest if status == 422 else Problem, "description": when[status]}
         for status in sorted(every)
     }
