@@ -4,6 +4,7 @@ import asyncio
 import gzip
 import json
 import secrets
+import socket
 from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from datetime import UTC, datetime
@@ -12,7 +13,8 @@ from typing import Any
 
 import httpx
 import pytest
-from cascade_api.scenarios import asking, retirement
+from cascade_api.read_models.gate import ProjectionGate, ProjectionLate
+from cascade_api.scenarios import asking, base_run, retirement
 from cascade_api.scenarios.retirement import Retirement
 from cascade_api.testing.client import Client, eventually
 from cascade_api.testing.running import LoopThread, RunningApi, Work
@@ -35,7 +37,7 @@ from cascade_requestsim.settings import RequestsimSettings
 from pydantic import JsonValue
 
 SAMPLE = Path(__file__).parents[3] / "samples" / "opt125m-h100-e2e"
-WAIT_S = 5.0
+WAIT_S = 60.0
 SIZE = {"num_requests": 2, "prompt_tokens": 6, "output_tokens": 4}
 
 
@@ -50,7 +52,7 @@ def timeline() -> dict[str, JsonValue]:
 
 @pytest.fixture(scope="module")
 def api(servers: Servers) -> Iterator[RunningApi]:
-    """A gateway that does not wait for long."""
+    """A gateway whose scenarios wait for longer than any test does."""
     with RunningApi(servers.settings(openai_wait_s=WAIT_S)) as running:
         yield running
 
@@ -233,7 +235,15 @@ def test_the_newest_finished_base_is_reused_and_fresh_asks_for_another(
     assert (answer.result().json()["sim_id"], answer.result().json()["cached"]) == (sim_id, False)
 
 
-def test_a_base_that_takes_too_long_is_named_and_goes_on(client: Client) -> None:
+@pytest.fixture
+def impatient(servers: Servers) -> Iterator[Client]:
+    """A client of another gateway on the module's servers, which waits for a moment only."""
+    with RunningApi(servers.settings(openai_wait_s=1.0)) as api, Client(api) as client:
+        yield client
+
+
+def test_a_base_that_takes_too_long_is_named_and_goes_on(impatient: Client) -> None:
+    client = impatient
     trace_id = new_trace(client)
     reply = ask(client, trace_id)
     assert reply.status_code == 504
@@ -346,10 +356,58 @@ def test_more_than_the_gateway_lets_wait_are_turned_away(
 ) -> None:
     trace_id = new_trace(client)
     finished_base(client, trace_id, timeline)
-    monkeypatch.setattr(asking, "MOST_WAITING", 0)
+    monkeypatch.setattr(asking.places, "most", 0)
     reply = ask(client, trace_id)
     assert reply.status_code == 503
     assert reply.headers["retry-after"] == "1"
+
+
+def test_nothing_is_launched_that_no_place_is_left_to_wait_for(
+    client: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    trace_id = new_trace(client)
+    monkeypatch.setattr(base_run.places, "most", 0)
+    reply = ask(client, trace_id, fresh=True)
+    assert reply.status_code == 503
+    assert "wait for base simulations already" in reply.json()["detail"]
+    assert runs_of(client, trace_id) == []
+
+
+def test_a_place_is_free_again_once_its_client_has_left(client: Client) -> None:
+    trace_id = new_trace(client)
+    request = client.build_request("POST", "/api/scenarios", json={"trace_id": trace_id, **SIZE})
+    head = [b"POST /api/scenarios HTTP/1.1", *(b"%b: %b" % header for header in request.headers.raw)]
+    eventually(lambda: base_run.places.taken == 0, what="the end of earlier waits")
+    with socket.create_connection((request.url.host, request.url.port or 80)) as connection:
+        connection.sendall(b"\r\n".join([*head, b"", request.content]))
+        eventually(lambda: base_run.places.taken == 1, what="the wait")
+    eventually(lambda: base_run.places.taken == 0, what="the end of the wait")
+    run_id, sim_id = the_sim(client, trace_id)
+    assert client.sim(run_id, sim_id)["state"] == "pending"
+
+
+def test_a_base_that_the_views_do_not_show_yet_is_waited_for(
+    client: Client,
+    background: ThreadPoolExecutor,
+    timeline: dict[str, JsonValue],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    trace_id = new_trace(client)
+    client.body("/api/traces")  # the views hold the trace
+    known, passed = client.api.gateway.gate.expected, ProjectionGate.passed
+
+    async def late(gate: ProjectionGate, position: int, *, within_s: float = WAIT_S) -> None:
+        if position > known:
+            raise ProjectionLate(f"position {position} is not there yet")
+        await passed(gate, position, within_s=within_s)
+
+    monkeypatch.setattr(ProjectionGate, "passed", late)
+    answer = asked(background, client, trace_id, fresh=True)
+    run_id, sim_id = the_sim(client, trace_id)
+    start(client, run_id, sim_id)
+    finish(client, run_id, sim_id, timeline)
+    assert answer.result().status_code == 200, answer.result().text
+    assert answer.result().json()["sim_id"] == sim_id
 
 
 def test_answers_are_due_only_after_their_time() -> None:
@@ -371,6 +429,10 @@ def test_answered_scenarios_leave_the_log_and_open_ones_stay(
         assert ask(client, trace_id).status_code == 200
     gateway = client.api.gateway
     assert client.api.call(gateway.log.subjects(subjects.ALL_SCENARIOS))
-    client.api.call(retirement._round(gateway, Retirement(keep_s=0.0)))
-    assert client.api.call(gateway.log.subjects(subjects.ALL_SCENARIOS)) == {}
+
+    def retired() -> bool:
+        client.api.call(retirement._round(gateway, Retirement(keep_s=0.0)))
+        return not client.api.call(gateway.log.subjects(subjects.ALL_SCENARIOS))
+
+    eventually(retired, what="the answer to what another test did not wait for")
     assert ask(client, trace_id).status_code == 200

@@ -55,19 +55,23 @@ _PROBLEMS = _documented(400, 401, 404, 409, 413, 422, 500, 502, 503, 504)
 @router.post("/v1/completions", responses=_STREAM | _PROBLEMS, openapi_extra=_takes(CompletionBody))
 async def create_completion(request: Request, gateway: Gate) -> Response:
     """Predict one completion's timing. The text is made up; `cascade.timing` is what this is for."""
-    return await _completed(gateway, parsed(CompletionBody, await body_of(request, most=MOST_BODY_BYTES)))
+    return await _completed(
+        gateway, request, parsed(CompletionBody, await body_of(request, most=MOST_BODY_BYTES))
+    )
 
 
 @router.post("/v1/chat/completions", responses=_STREAM | _PROBLEMS, openapi_extra=_takes(ChatBody))
 async def create_chat_completion(request: Request, gateway: Gate) -> Response:
     """Predict one chat completion's timing. The text is made up; `cascade.timing` is what this is for."""
-    return await _completed(gateway, parsed(ChatBody, await body_of(request, most=MOST_BODY_BYTES)))
+    return await _completed(gateway, request, parsed(ChatBody, await body_of(request, most=MOST_BODY_BYTES)))
 
 
-async def _completed(gateway: Gateway, body: CompletionBody | ChatBody) -> Response:
+async def _completed(gateway: Gateway, request: Request, body: CompletionBody | ChatBody) -> Response:
     base = await predicting.resolve(gateway, body)
     if body.stream is not True:
-        await base_run.wait_for_timing(gateway, base, within_s=gateway.settings.openai_wait_s)
+        await base_run.wait_for_timing(
+            gateway, base, within_s=gateway.settings.openai_wait_s, is_gone=request.is_disconnected
+        )
         reply = await predicting.predict(gateway, base, body)
         return Response(replies.whole(reply), media_type="application/json")
     events: AsyncIterable[bytes]

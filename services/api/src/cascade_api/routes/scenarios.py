@@ -44,14 +44,14 @@ async def simulate_scenario(request: Request, gateway: Gate) -> Response:
     """Simulate a serving scenario on a finished sim's performance profile. Nothing of it is kept as a run."""
     body = await model_of(request, ScenarioRequest)
     try:
-        result = await _simulated(body, gateway)
+        result = await _simulated(body, request, gateway)
     except BaseRunError as error:
         problem = BaseProblem(detail=error.detail, run_id=error.run_id, sim_id=error.sim_id)
         return Response(problem.model_dump_json(), error.status, media_type=JSON)
     return Response(orjson.dumps(result), media_type=JSON)
 
 
-async def _simulated(body: ScenarioRequest, gateway: Gateway) -> dict[str, JsonValue]:
+async def _simulated(body: ScenarioRequest, request: Request, gateway: Gateway) -> dict[str, JsonValue]:
     base = await base_run.resolve(
         gateway,
         trace_id=body.trace_id,
@@ -59,7 +59,9 @@ async def _simulated(body: ScenarioRequest, gateway: Gateway) -> dict[str, JsonV
         gpu_config=body.gpu_config,
         fresh=body.fresh is True,
     )
-    await base_run.wait_for_timing(gateway, base, within_s=gateway.settings.openai_wait_s)
+    await base_run.wait_for_timing(
+        gateway, base, within_s=gateway.settings.openai_wait_s, is_gone=request.is_disconnected
+    )
     asked = cast("dict[str, JsonValue]", body.model_dump(mode="json", exclude_none=True))
     result = await asking.ask(gateway, base, "scenario", asked)
     return result | {"cached": base.reused}

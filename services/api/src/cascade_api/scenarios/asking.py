@@ -2,7 +2,6 @@
 
 import asyncio
 import uuid
-from dataclasses import dataclass
 from typing import Literal
 
 from cascade_core import subjects
@@ -15,20 +14,13 @@ from pydantic import JsonValue
 
 from cascade_api.gateway import Gateway
 from cascade_api.scenarios.base_run import BaseRun
-from cascade_api.scenarios.errors import BaseSimFailed, BaseSimLate, TooManyWaiting
+from cascade_api.scenarios.errors import BaseSimFailed, BaseSimLate
+from cascade_api.scenarios.places import Places
 
 ANSWER_WAIT_S = 60.0
 """An answer takes milliseconds, and a restarted request simulator a few seconds to find the question."""
-MOST_WAITING = 256
-"""Scenarios that one gateway waits for at the same time; each may hold megabytes."""
-
-
-@dataclass(slots=True)
-class _Waiting:
-    count: int = 0
-
-
-_waiting = _Waiting()
+places = Places(256, "their answers")
+"""Each answer may have megabytes."""
 
 
 async def ask(
@@ -38,33 +30,8 @@ async def ask(
 
     Raises Refused with the status that the simulator gave, BaseSimLate (504), LogUnavailable, TooManyWaiting (503).
     """
-    if _waiting.count >= MOST_WAITING:
-        raise TooManyWaiting(f"{MOST_WAITING} scenarios are being computed already; try again in a moment")
-    _waiting.count += 1
-    try:
-        asked = ScenarioRequested(
-            scenario_id=scenario_id(uuid.uuid4().hex[:12]),
-            occurred_at=gateway.now(),
-            kind=kind,
-            trace_id=base.trace.trace_id,
-            run_id=base.run_id,
-            sim_id=base.sim_id,
-            gpu_config=base.config.name,
-            body=body,
-        )
-        stored = await gateway.log.append(asked, event_id=f"scenario-asked:{asked.scenario_id}")
-        try:
-            async with asyncio.timeout(ANSWER_WAIT_S):
-                answer = await _answer(gateway, asked.scenario_id, stored.position)
-        except TimeoutError:
-            raise BaseSimLate(
-                f"the request simulator did not answer in {ANSWER_WAIT_S:.0f} s; base run {base.run_id}, sim "
-                f"{base.sim_id}. Send the request again; `cascade doctor` tells whether it runs.",
-                run_id=base.run_id,
-                sim_id=base.sim_id,
-            ) from None
-    finally:
-        _waiting.count -= 1
+    with places.one():
+        answer = await _asked(gateway, base, kind, body)
     match answer:
         case ScenarioCompleted():
             return answer.result
@@ -74,6 +41,32 @@ async def ask(
             raise BaseSimFailed(answer.detail, run_id=base.run_id, sim_id=base.sim_id)
         case ScenarioFailed():
             raise Refused(answer.detail, status=answer.status)
+
+
+async def _asked(
+    gateway: Gateway, base: BaseRun, kind: Literal["scenario", "estimate"], body: dict[str, JsonValue]
+) -> ScenarioCompleted | ScenarioFailed:
+    asked = ScenarioRequested(
+        scenario_id=scenario_id(uuid.uuid4().hex[:12]),
+        occurred_at=gateway.now(),
+        kind=kind,
+        trace_id=base.trace.trace_id,
+        run_id=base.run_id,
+        sim_id=base.sim_id,
+        gpu_config=base.config.name,
+        body=body,
+    )
+    stored = await gateway.log.append(asked, event_id=f"scenario-asked:{asked.scenario_id}")
+    try:
+        async with asyncio.timeout(ANSWER_WAIT_S):
+            return await _answer(gateway, asked.scenario_id, stored.position)
+    except TimeoutError:
+        raise BaseSimLate(
+            f"the request simulator did not answer in {ANSWER_WAIT_S:.0f} s; base run {base.run_id}, sim "
+            f"{base.sim_id}. Send the request again; `cascade doctor` tells whether it runs.",
+            run_id=base.run_id,
+            sim_id=base.sim_id,
+        ) from None
 
 
 async def _answer(gateway: Gateway, scenario: str, after: int) -> ScenarioCompleted | ScenarioFailed:

@@ -6,10 +6,11 @@ spec: request-simulation, "Build a profile from a finished sim", 1 and 2.
 import asyncio
 import uuid
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from weakref import WeakValueDictionary
 
-from cascade_core.errors import Refused
+from cascade_core.errors import NotFound, Refused, Unavailable
 from cascade_core.ids import run_id, sim_id
 from cascade_core.runs.facts import PlannedSim, RunEntry, RunRequested
 from cascade_core.sims.state import Sim
@@ -19,8 +20,10 @@ from pydantic import TypeAdapter
 
 from cascade_api.gateway import Gateway
 from cascade_api.read_models import queries
+from cascade_api.read_models.gate import ProjectionLate
 from cascade_api.scenarios import choice, sims
 from cascade_api.scenarios.errors import BaseSimFailed, BaseSimLate
+from cascade_api.scenarios.places import Places
 from cascade_api.scenarios.sims import BaseCandidate
 from cascade_api.wire.traces import GpuConfig, TraceSummary
 
@@ -28,11 +31,15 @@ LOOK_AT_MOST_EVERY_S = 0.2
 LOOK_AT_LEAST_EVERY_S = 5.0
 """Commits of other runs wake a waiter too; it looks at its own sim no more often than this, and no less."""
 
+places = Places(256, "base simulations")
+"""A wait may take an hour, and looks at its sim again and again."""
+
 _SUMMARIES: TypeAdapter[TraceSummary] = TypeAdapter(TraceSummary)
 _launching: "WeakValueDictionary[tuple[str, str], asyncio.Lock]" = WeakValueDictionary()
 """Two scenarios at once on a trace without a base share one launch."""
 
 Progress = Callable[[Sim], Awaitable[None]]
+Gone = Callable[[], Awaitable[bool]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,10 +74,13 @@ async def resolve(
         finished = sims.reusable(found)
         if finished is not None:
             return BaseRun(trace, config, finished.run_id, finished.sim_id, reused=True)
+    places.check()  # before anything is launched that nobody could wait for
     key = (trace.trace_id, config.name)
     lock = _launching.get(key) or _launching.setdefault(key, asyncio.Lock())
     async with lock:
-        found = await sims.candidates(await gateway.fresh(), trace.trace_id, config.name)
+        # Views that lack a run which was launched a moment ago would have another one launched.
+        await gateway.gate.passed(gateway.gate.expected)
+        found = await sims.candidates(gateway.database, trace.trace_id, config.name)
         running = None if fresh else sims.reusable(found) or sims.attachable(found)
         if running is not None:
             return BaseRun(
@@ -80,28 +90,48 @@ async def resolve(
 
 
 async def wait_for_timing(
-    gateway: Gateway, base: BaseRun, *, within_s: float, progress: Progress | None = None
+    gateway: Gateway,
+    base: BaseRun,
+    *,
+    within_s: float,
+    progress: Progress | None = None,
+    is_gone: Gone | None = None,
 ) -> None:
-    """Return once the base sim has succeeded with step timing. Raises BaseSimFailed (502), BaseSimLate (504).
+    """Return once the base sim has succeeded with step timing.
+
+    Raises BaseSimFailed (502), BaseSimLate (504), TooManyWaiting (503).
 
     progress: called with the sim after every look that finds it still under way.
+    is_gone: whether whoever asked has hung up; then nobody needs the answer, and the wait ends with Refused.
     """
     if base.reused:
         return
+    with places.one():
+        await _timing(gateway, base, within_s=within_s, progress=progress, is_gone=is_gone)
+
+
+async def _timing(
+    gateway: Gateway, base: BaseRun, *, within_s: float, progress: Progress | None, is_gone: Gone | None
+) -> None:
     loop = asyncio.get_running_loop()
     until = loop.time() + within_s
     while True:
         seen = gateway.gate.position
-        sim = await queries.sim(gateway.database, base.sim_id)
-        if sim.is_terminal:
+        sim = await _found(gateway, base)
+        if sim is not None and sim.is_terminal:
             await _check_ended(gateway, base, sim)
             return
-        if progress is not None:
+        if is_gone is not None and await is_gone():
+            raise Refused(
+                f"the client left before base simulation {base.sim_id} ended; it goes on", status=400
+            )
+        if sim is not None and progress is not None:
             await progress(sim)
         left = until - loop.time()
         if left <= 0:
+            state = sim.state if sim is not None else SimState.PENDING
             raise BaseSimLate(
-                f"base simulation {base.sim_id} of run {base.run_id} is {sim.state} and gave no step timing in "
+                f"base simulation {base.sim_id} of run {base.run_id} is {state} and gave no step timing in "
                 f"{within_s:g} s. It goes on; send the request again later.",
                 run_id=base.run_id,
                 sim_id=base.sim_id,
@@ -109,6 +139,14 @@ async def wait_for_timing(
         await asyncio.sleep(min(LOOK_AT_MOST_EVERY_S, left))
         if gateway.gate.position == seen:
             await gateway.gate.next_commit(within_s=min(LOOK_AT_LEAST_EVERY_S, max(until - loop.time(), 0)))
+
+
+async def _found(gateway: Gateway, base: BaseRun) -> Sim | None:
+    """The base sim; None while the views cannot tell. That ends no wait: asked again, `fresh` launches another one."""
+    try:
+        return await gateway.sims.current(base.sim_id, at_least=gateway.gate.position)
+    except (NotFound, Unavailable):
+        return None
 
 
 async def _check_ended(gateway: Gateway, base: BaseRun, sim: Sim) -> None:
@@ -164,5 +202,7 @@ async def _launched(gateway: Gateway, trace: Trace, config: GpuConfig, found: li
         kernels_total=trace.kernel_count,
         replay=trace.sample,
     )
-    await gateway.append_and_project(fact)
+    stored = await gateway.append(fact)
+    with suppress(ProjectionLate):  # it is launched all the same, and is waited for
+        await gateway.gate.passed(stored.position)
     return BaseRun(trace, config, fact.run_id, planned.sim_id, reused=False)
