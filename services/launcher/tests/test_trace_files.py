@@ -4,7 +4,7 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
-from cascade_core.errors import BucketUnavailable
+from cascade_core.errors import BucketUnavailable, NotFound
 from cascade_core.ports import ObjectInfo
 from cascade_core.s3.bucket import S3Bucket
 from cascade_launcher.backends.protocol import LaunchError
@@ -125,6 +125,45 @@ async def test_an_etag_that_is_no_checksum_is_accepted_once_the_bytes_agree(
 
     directory = await fetch(OddEtags(traces, bytes_=0, times=0), tmp_path)
     assert (directory / "metadata.json").read_bytes() == b"{}"
+
+
+async def test_an_object_removed_before_the_download_that_settles_its_etag_is_left_out(
+    traces: S3Bucket, tmp_path: Path
+) -> None:
+    key = f"{KEY_PREFIX}metadata.json"
+
+    class RemovedAfterTwo(BreakingBucket):
+        async def objects(self, prefix: str) -> AsyncIterator[list[ObjectInfo]]:
+            async for page in self.real.objects(prefix):
+                yield [ObjectInfo(one.key, one.size, "0" * 32) if one.key == key else one for one in page]
+
+        async def stream(self, key: str, *, start: int = 0, chunk: int = 1 << 18) -> AsyncIterator[bytes]:
+            async for piece in super().stream(key, start=start, chunk=chunk):
+                yield piece
+            if self.starts.count((key, 0)) == 2 and key.endswith("metadata.json"):
+                await self.real.delete([key])
+
+    directory = await fetch(RemovedAfterTwo(traces, bytes_=0, times=0), tmp_path)
+    assert sorted(tree(directory)) == ["traces/kernel-1.traceg", "traces/kernelslist.g"]
+
+
+async def test_a_bucket_that_says_it_is_not_there_fails_the_run_and_not_the_launcher(
+    traces: S3Bucket, tmp_path: Path
+) -> None:
+    class Nowhere(BreakingBucket):
+        async def objects(self, prefix: str) -> AsyncIterator[list[ObjectInfo]]:
+            if prefix:
+                raise NotFound("no-such-bucket is not in the bucket no-such-bucket")
+            yield []
+
+    with pytest.raises(LaunchError, match=r"^launcher prepare: .*CASCADE_S3_BUCKET"):
+        await fetch(Nowhere(traces, bytes_=0, times=0), tmp_path)
+
+
+async def test_a_bucket_that_does_not_exist_may_still_be_made(traces: S3Bucket, tmp_path: Path) -> None:
+    missing = S3Bucket(traces._client, "launcher-no-such-bucket")
+    with pytest.raises(BucketUnavailable, match="launcher-no-such-bucket"):
+        await fetch(missing, tmp_path)
 
 
 async def test_a_file_that_left_the_bucket_leaves_the_disk(traces: S3Bucket, tmp_path: Path) -> None:

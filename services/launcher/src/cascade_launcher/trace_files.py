@@ -64,6 +64,11 @@ async def materialise(bucket: Bucket, *, prefix: str, directory: Path, index_pat
                     f"launcher prepare: the trace under {prefix} changed {LISTING_TRIES} times while it was "
                     "fetched. Wait until nothing writes to it, then launch a new run."
                 )
+    except NotFound as error:
+        raise LaunchError(
+            f"launcher prepare: the trace under {prefix} cannot be listed: {error}. "
+            "Check CASCADE_S3_BUCKET, then launch a new run."
+        ) from error
     except OSError as error:
         raise LaunchError(
             f"launcher prepare: the trace cannot be stored in {directory}: {error.strerror or error}. "
@@ -170,9 +175,6 @@ async def _fetch(bucket: Bucket, info: ObjectInfo, path: Path) -> None:
     for attempt in range(1, FILE_TRIES + 1):
         try:
             digest, size = await _continue(bucket, info, part)
-        except NotFound as error:
-            part.unlink(missing_ok=True)
-            raise _Changed from error
         except BucketUnavailable:
             if attempt == FILE_TRIES:
                 raise
@@ -211,16 +213,20 @@ async def _accept_or_refuse(bucket: Bucket, info: ObjectInfo, path: Path, digest
 
 
 async def _continue(bucket: Bucket, info: ObjectInfo, part: Path) -> tuple[str, int]:
-    """Append what is missing to the part file; returns the whole's MD5 and size."""
+    """Append what is missing to the part file; returns the whole's MD5 and size. Raises _Changed, BucketUnavailable."""
     digest, size = await asyncio.to_thread(_held, part, info.size)
-    with part.open("ab") as out:
-        if size < info.size:
-            async for piece in bucket.stream(info.key, start=size):
-                out.write(piece)
-                digest.update(piece)
-                size += len(piece)
-                if size > info.size:
-                    break
+    try:
+        with part.open("ab") as out:
+            if size < info.size:
+                async for piece in bucket.stream(info.key, start=size):
+                    out.write(piece)
+                    digest.update(piece)
+                    size += len(piece)
+                    if size > info.size:
+                        break
+    except NotFound as error:
+        await asyncio.to_thread(part.unlink, missing_ok=True)
+        raise _Changed from error
     return digest.hexdigest(), size
 
 
