@@ -1,20 +1,24 @@
 """The event stream: a snapshot, then every change once and in order, on a real connection."""
 
+import asyncio
 import json
 import threading
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import AsyncIterator, Iterator
+from contextlib import aclosing, asynccontextmanager, contextmanager
 from datetime import UTC, datetime
 from typing import Any
 
 import httpx
 import pytest
-from cascade_api.live import hub
+from cascade_api.gateway import Gateway
+from cascade_api.live import feed, hub
 from cascade_api.testing.client import Client, eventually
 from cascade_api.testing.running import RunningApi
 from cascade_api.testing.servers import Servers
+from cascade_core.jetstream.log import JetStreamLog
 from cascade_core.kernels.facts import KernelFinished
+from cascade_core.logs.facts import LogAppended
 from cascade_core.sims.facts import SimMetrics, SimProgressed, SimWentSilent
 
 AT = datetime(2026, 11, 8, 8, 59, 2, 587743, tzinfo=UTC)
@@ -233,6 +237,80 @@ def test_a_feed_ends_with_its_last_subscriber(own_servers: Servers) -> None:
             assert (api.gateway.hub.subscriber_count, api.gateway.hub.feed_count) == (2, 1)
         eventually(lambda: api.gateway.hub.subscriber_count == 0)
         eventually(lambda: api.gateway.hub.feed_count == 0)
+
+
+def test_who_joins_while_the_last_subscriber_leaves_gets_what_follows(client: Client) -> None:
+    run_id, sim_id = client.new_sim()
+    gateway = client.api.gateway
+
+    async def joined() -> list[Event]:
+        leaver = gateway.hub.stream(run_id)
+        await anext(leaver)
+        leaving = asyncio.create_task(leaver.aclose())
+        await asyncio.sleep(0)  # its feed has begun to end
+        return await seen_by_a_joiner(gateway, leaving, run_id, sim_id)
+
+    assert [event["type"] for event in client.api.call(joined())] == ["snapshot", "log"]
+
+
+def test_who_joins_while_a_feed_ends_that_cut_off_everyone_gets_what_follows(
+    client: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run_id, sim_id = client.new_sim()
+    gateway = client.api.gateway
+    ending, may_end = asyncio.Event(), asyncio.Event()
+
+    @asynccontextmanager
+    async def follow(*filters: Any, **options: Any) -> AsyncIterator[Any]:
+        async with JetStreamLog.follow(gateway.log, *filters, **options) as batches:
+            yield batches
+        ending.set()
+        await may_end.wait()
+
+    async def joined() -> list[Event]:
+        with monkeypatch.context() as patched:
+            patched.setattr(gateway.hub, "_log", Following(follow))
+            cut_off = gateway.hub.stream(run_id)
+            await anext(cut_off)
+            patched.setattr(feed, "MOST_UNSENT_EVENTS", 0)
+            await gateway.append(chunk(run_id, sim_id, 0))
+            await ending.wait()
+        leaving = asyncio.create_task(cut_off.aclose())
+        asyncio.get_running_loop().call_soon(may_end.set)
+        return await seen_by_a_joiner(gateway, leaving, run_id, sim_id)
+
+    assert [event["type"] for event in client.api.call(joined())] == ["snapshot", "log"]
+
+
+class Following:
+    """A log that is followed in a test's own way."""
+
+    def __init__(self, follow: Any) -> None:
+        self.follow = follow
+
+
+async def seen_by_a_joiner(
+    gateway: Gateway, leaving: "asyncio.Task[None]", run_id: str, sim_id: str
+) -> list[Event]:
+    """What a stream brings that begins now: its snapshot, and the event of a chunk sent once `leaving` is done."""
+    async with aclosing(gateway.hub.stream(run_id)) as joiner:
+        frames = [await anext(joiner)]
+        await leaving
+        await gateway.append(chunk(run_id, sim_id, 1))
+        frames += [frame async for frame in limited(joiner)]
+    return [json.loads(frame.removeprefix(b"data: ")) for frame in frames]
+
+
+async def limited(stream: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
+    """The next event, if there is one before the end; none of the comments in front of it."""
+    async for frame in stream:
+        if not frame.startswith(b":"):
+            yield frame
+            return
+
+
+def chunk(run_id: str, sim_id: str, seq: int) -> LogAppended:
+    return LogAppended(run_id=run_id, sim_id=sim_id, occurred_at=AT, seq=seq, lines=[f"line {seq}"])
 
 
 def test_streams_end_at_once_when_the_gateway_stops(own_servers: Servers) -> None:

@@ -127,6 +127,7 @@ class Hub:
                     for record in records:
                         feed.take(record)
                     if not feed.subscribers:
+                        self._close(feed)
                         return  # all were cut off; their streams may hang in a send for long
                     await asyncio.sleep(0)  # let the streams send before the next batch
         except CascadeError as error:
@@ -136,10 +137,15 @@ class Hub:
             for subscriber in feed.subscribers:
                 subscriber.end()
             self._tasks.pop(feed, None)
-            if self._feeds.get(feed.run_id) is feed:
-                del self._feeds[feed.run_id]
+            self._close(feed)
+
+    def _close(self, feed: RunFeed) -> None:
+        """Let nobody join any more. To end a feed takes turns of the loop; who joined meanwhile would end with it."""
+        if self._feeds.get(feed.run_id) is feed:
+            del self._feeds[feed.run_id]
 
     async def _forget(self, feed: RunFeed) -> None:
+        self._close(feed)
         task = self._tasks.get(feed)
         if task is not None:
             await end(task)

@@ -26,7 +26,7 @@ LIVENESS_CHECK_S = 2.0
 
 
 class ProjectionLate(Unavailable):
-    """The views did not catch up in time. What was sent is stored: it may end a call only where a repeat does no harm."""
+    """The views did not catch up in time. What was sent is stored: only a call that may be repeated ends with it."""
 
 
 class ProjectionGate:
