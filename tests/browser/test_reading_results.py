@@ -4,7 +4,8 @@ import asyncio
 import json
 import re
 
-from cascade_cli.testing_serve import Server
+from cascade_cli.testing_runs import operator_log, recorded_lines, tell, tell_run
+from cascade_cli.testing_serve import Server, eventually
 from playwright.async_api import Page, Route, expect
 
 from tests.browser.conftest import SAMPLE_RUN, OpenPage
@@ -125,6 +126,41 @@ async def test_a_sims_kernels_have_their_stalls_and_caches_on_a_page(
     assert not any("Occupancy" in text for text in heads)
     await table.get_by_role("button", name="IPC").click()
     await expect(rows.first).to_contain_text("dot_kernel")
+
+
+async def test_sums_over_different_numbers_of_kernels_are_no_bars_beside_each_other(
+    server: Server, estimated_run: str, open_page: OpenPage
+) -> None:
+    """Replica 0 of another config has finished two of six kernels, which all bear one name here."""
+    async with operator_log(server.data_dir) as log:
+        run = await tell_run(log, "demo", {"SM80_A100": 1, "SM80_A30": 1})
+        lines = recorded_lines()
+        for sim, part in zip(run.sims, (1.0, 0.4), strict=True):
+            await tell(log, [*run.launched(sim), run.heartbeat(sim)])
+            await tell(log, run.logged(sim, lines[: int(len(lines) * part)]))
+
+    async def parsed() -> bool:
+        return [sim["kernels_done"] for sim in (await server.run(run.run_id))["sims"]] == [6, 2]
+
+    await eventually(parsed, "the told run was parsed")
+
+    async def one_name(route: Route) -> None:
+        answer = await route.fetch()
+        await route.fulfill(json=[one | {"kernel_name": "_Z4samev"} for one in await answer.json()])
+
+    page = await open_page(server, "/traces")
+    await page.route("**/api/runs/*/kernels", one_name)
+    await page.goto(f"{server.url}/compare?run={run.run_id}")
+    rows = page.get_by_test_id("compare-row")
+    await expect(rows).to_have_count(6)
+    await expect(page.get_by_test_id("part")).to_have_count(0)
+    await page.get_by_test_id("group-by-name").check()
+    await expect(rows).to_have_count(1)
+    lines_of_row = rows.locator(".bar-line")
+    await expect(lines_of_row.nth(0).locator(".bar-track i")).to_have_count(1)
+    await expect(lines_of_row.nth(0).get_by_test_id("part")).to_have_count(0)
+    await expect(lines_of_row.nth(1).get_by_test_id("part")).to_have_text("2 of 6 kernels")
+    await expect(lines_of_row.nth(1).locator(".bar-track")).to_have_count(0)
 
 
 async def test_an_estimated_run_never_calls_its_times_simulated(

@@ -5,7 +5,7 @@ import { seriesVariable } from "../charts/colours";
 import type { Cell, ColumnSummary, Metric, Row, SortKey, Table } from "../model/comparison";
 import type { RealWord, TimeWord } from "../model/engine";
 import type { Interval } from "../model/estimate";
-import { filterRows, groupByName, sortRows } from "../model/comparison";
+import { filterRows, groupByName, longestOf, sortRows } from "../model/comparison";
 import { MISSING, formatCount, formatExact, formatNs, formatPercent, formatSignedPercent, plural, significant } from "../model/units";
 import { withoutSharedStart } from "../model/labels";
 import { Badge, KernelName, WordBadge } from "./basics";
@@ -136,7 +136,7 @@ export function ComparisonTable({ table: times, realWord, metricTable }: TablePr
           {plural(rows.length, grouped ? "name" : "kernel")}
         </span>
       </div>
-      <Legend table={table} realWord={realWord} />
+      <Legend table={base} realWord={realWord} />
       <VirtualList
         label={`${METRIC_LABEL[metric]} of each kernel by config`}
         testid="comparison"
@@ -179,6 +179,7 @@ function Legend({ table, realWord }: { table: Table; realWord: RealWord }) {
           <b class="key-mark" aria-hidden="true" /> real time; the percentage is the error against it
         </span>
       )}
+      {table.rows.some((row) => row.cells.some((cell) => cell !== null && isPartError(row, cell))) && <span>{PART_MARK} over those kernels of the row that have both times</span>}
       {spread && (
         <span>
           <b class="key-whisker" aria-hidden="true" /> range over replicas
@@ -186,10 +187,6 @@ function Legend({ table, realWord }: { table: Table; realWord: RealWord }) {
       )}
     </p>
   );
-}
-
-function longestOf(row: Row): number {
-  return Math.max(row.realNs ?? 0, ...row.cells.map((cell) => Math.max(cell?.time.high ?? 0, cell?.realNs ?? 0)));
 }
 
 interface RowProps {
@@ -224,15 +221,19 @@ function CompareRow({ row, at, table, labels, rowPx, scaleNs, format, realWord }
       {table.hasReal && (
         <div role="cell" class="bar-line">
           <span class="bar-label">Real</span>
-          <span class="bar-track" aria-hidden="true">
-            <i class={`real w-${realWord}`} style={{ width: row.realNs === null ? "0" : percent(row.realNs) }} />
-          </span>
+          {row.realNs !== null && row.realKernels < row.count ? (
+            <Part kernels={row.realKernels} of={row.count} />
+          ) : (
+            <span class="bar-track" aria-hidden="true">
+              <i class={`real w-${realWord}`} style={{ width: row.realNs === null ? "0" : percent(row.realNs) }} />
+            </span>
+          )}
           <span class="num">{formatNs(row.realNs)}</span>
           <span class="num err" />
         </div>
       )}
       {table.columns.map((column, i) => (
-        <BarLine key={column.key} label={labels[i] ?? column.label} title={column.label} cell={row.cells[i] ?? null} word={column.word} colour={`var(${seriesVariable(i)})`} percent={percent} format={format} />
+        <BarLine key={column.key} label={labels[i] ?? column.label} title={column.label} row={row} cell={row.cells[i] ?? null} word={column.word} colour={`var(${seriesVariable(i)})`} percent={percent} format={format} />
       ))}
     </div>
   );
@@ -241,6 +242,7 @@ function CompareRow({ row, at, table, labels, rowPx, scaleNs, format, realWord }
 interface BarProps {
   readonly label: string;
   readonly title: string;
+  readonly row: Row;
   readonly cell: Cell | null;
   readonly word: TimeWord;
   readonly colour: string;
@@ -248,20 +250,41 @@ interface BarProps {
   readonly format: Format;
 }
 
-function BarLine({ label, title, cell, word, colour, percent, format }: BarProps) {
+/** A sum over some of the row's kernels: beside the others' it is no bar. */
+function Part({ kernels, of }: { kernels: number; of: number }) {
+  return (
+    <span class="small muted one-line" data-testid="part">
+      {formatExact(kernels)} of {plural(of, "kernel")}
+    </span>
+  );
+}
+
+const PART_MARK = "†";
+
+function isPartError(row: Row, cell: Cell): boolean {
+  return cell.realKernels > 0 && cell.realKernels < row.count;
+}
+
+function BarLine({ label, title, row, cell, word, colour, percent, format }: BarProps) {
   const realNs = cell?.realNs ?? null;
   const spread = cell !== null && cell.time.n > 1 && cell.time.high > cell.time.low;
   const value = cell === null ? "not finished" : cell.time.n > 1 ? `median of ${cell.time.n}: ${format(cell.time.median)}, ${format(cell.time.low)} to ${format(cell.time.high)}` : format(cell.time.median);
   return (
     <div role="cell" class="bar-line" title={`${title}, ${word}: ${value}`}>
       <span class="bar-label">{label}</span>
-      <span class="bar-track" aria-hidden="true">
-        {cell !== null && <i class={`w-${word}`} style={{ width: percent(cell.time.median), backgroundColor: colour }} />}
-        {spread && <b class="whisker" style={{ left: percent(cell.time.low), width: `calc(${percent(cell.time.high)} - ${percent(cell.time.low)})` }} />}
-        {realNs !== null && <b class="mark" style={{ left: percent(realNs) }} />}
-      </span>
+      {cell !== null && cell.kernels < row.count ? (
+        <Part kernels={cell.kernels} of={row.count} />
+      ) : (
+        <span class="bar-track" aria-hidden="true">
+          {cell !== null && <i class={`w-${word}`} style={{ width: percent(cell.time.median), backgroundColor: colour }} />}
+          {spread && <b class="whisker" style={{ left: percent(cell.time.low), width: `calc(${percent(cell.time.high)} - ${percent(cell.time.low)})` }} />}
+          {realNs !== null && cell?.realKernels === row.count && <b class="mark" style={{ left: percent(realNs) }} />}
+        </span>
+      )}
       <span class="num">{format(cell?.time.median)}</span>
-      <span class={`num err ${Math.abs(cell?.errorPct ?? 0) >= 50 ? "problem" : ""}`}>{realNs === null ? "" : formatSignedPercent(cell?.errorPct)}</span>
+      <span class={`num err ${Math.abs(cell?.errorPct ?? 0) >= 50 ? "problem" : ""}`}>{realNs === null ? "" : formatSignedPercent(cell?.errorPct)}
+        {cell !== null && isPartError(row, cell) && <abbr title={`over ${plural(cell.realKernels, "kernel")} of ${formatExact(row.count)}: those with both times`}> {PART_MARK}</abbr>}
+      </span>
     </div>
   );
 }

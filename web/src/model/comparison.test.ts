@@ -118,6 +118,19 @@ describe("a table", () => {
     expect(table.rows[0]?.cells[0]?.errorPct).toBeCloseTo(25);
   });
 
+  test("summed by name, a sum over fewer kernels says so and sets no scale", () => {
+    const measured = new Map([[0, { ns: 8, name: COPY }], [1, { ns: 9, name: COPY }]]);
+    const table = groupByName(buildTable([column("A", [[10, 20, 300]]), column("B", [[11]])], measured));
+    const [row] = table.rows;
+    expect([row?.count, row?.realKernels]).toEqual([3, 2]);
+    expect(row?.cells.map((cell) => [cell?.kernels, cell?.time.median, cell?.realKernels, cell?.realNs])).toEqual([
+      [3, 330, 2, 17],
+      [1, 11, 1, 8],
+    ]);
+    expect(table.longestNs).toBe(330);
+    expect(groupByName(buildTable([column("A", [[10]]), column("B", [[null, 500]])], new Map())).longestNs).toBe(0);
+  });
+
   test("rows sort by time, error or spread, and search by readable name", () => {
     const table = buildTable([column("A", [[10, 30, 20], [10, 30, 26]], [COPY, DOT, COPY])], real(10, 60, 10));
     expect(sortRows(table.rows, "time").map((row) => row.index)).toEqual([1, 2, 0]);

@@ -32,8 +32,13 @@ export type RealTimes = ReadonlyMap<number, { readonly ns: number | null; readon
 
 export interface Cell {
   readonly time: Spread;
+  /** Kernels behind the time; fewer than the row's where this column has not finished all of them. */
+  readonly kernels: number;
+  /** Of those kernels that have both times. */
   readonly realNs: number | null;
-  /** Against the real kernel, in percent; null without real timing. */
+  /** Kernels behind the real time and the error. */
+  readonly realKernels: number;
+  /** Against the real kernels, in percent; null without real timing. */
   readonly errorPct: number | null;
 }
 
@@ -45,6 +50,8 @@ export interface Row {
   readonly name: string;
   /** The real time that all columns share; null where each has its own or none. */
   readonly realNs: number | null;
+  /** Kernels behind the real time. */
+  readonly realKernels: number;
   readonly cells: ReadonlyArray<Cell | null>;
   /** A replica's kernel overlapped another: its time is no duration. */
   readonly overlapped: boolean;
@@ -139,9 +146,9 @@ export function buildTable(inputs: readonly ColumnInput[], real: RealTimes): Tab
     const cells = byColumn.map((times, i): Cell | null => {
       const time = spreadOf(times.get(index) ?? []);
       const own = inputs[i]?.measuredOn ? null : (realNs ?? inputs[i]?.real?.get(index)?.ns ?? null);
-      return time === null ? null : { time, realNs: own, errorPct: errorPct(time.median, own) };
+      return time === null ? null : { time, kernels: 1, realNs: own, realKernels: Number(own !== null), errorPct: errorPct(time.median, own) };
     });
-    return { index, count: 1, name, realNs, cells, overlapped: overlapped.has(index), cut: cut.has(index) };
+    return { index, count: 1, name, realNs, realKernels: Number(realNs !== null), cells, overlapped: overlapped.has(index), cut: cut.has(index) };
   });
   return finish(inputs, rows);
 }
@@ -205,17 +212,20 @@ export function sumTimes(kernels: readonly Kernel[]): number {
 
 function longest(rows: readonly Row[]): number {
   let max = 0;
-  for (const row of rows) {
-    max = Math.max(max, row.realNs ?? 0);
-    for (const cell of row.cells) max = Math.max(max, cell?.time.high ?? 0, cell?.realNs ?? 0);
-  }
+  for (const row of rows) max = Math.max(max, longestOf(row));
   return max;
 }
 
+/** What a row's bars and marks need of their scale; a sum over some of its kernels has none. */
+export function longestOf(row: Row): number {
+  const whole = row.cells.filter((cell) => cell !== null && cell.kernels === row.count);
+  return Math.max(row.realKernels === row.count ? (row.realNs ?? 0) : 0, ...whole.map((cell) => Math.max(cell?.time.high ?? 0, cell?.realNs ?? 0)));
+}
+
 /**
- * One row a kernel name: times are sums over its kernels. The real time and the
- * error count only kernels that have both numbers, so that a missing measurement
- * never looks like a fast GPU.
+ * One row a kernel name: times are sums over its kernels. The error counts only
+ * kernels that have both numbers, so that a missing measurement never looks like a
+ * fast GPU, and each sum says over how many it is: one over fewer is no faster.
  */
 export function groupByName(table: Table): Table {
   const groups = new Map<string, Row[]>();
@@ -233,6 +243,7 @@ export function groupByName(table: Table): Table {
       count: group.length,
       name: first?.name ?? "",
       realNs: group.every((row) => row.realNs === null) ? null : group.reduce((sum, row) => sum + (row.realNs ?? 0), 0),
+      realKernels: group.filter((row) => row.realNs !== null).length,
       cells,
       overlapped: group.some((row) => row.overlapped),
       cut: group.some((row) => row.cut),
@@ -246,8 +257,10 @@ function sumCells(group: readonly Row[], column: number): Cell | null {
   let low = 0;
   let high = 0;
   let n = 0;
+  let kernels = 0;
   let simulated = 0;
   let real = 0;
+  let realKernels = 0;
   for (const row of group) {
     const cell = row.cells[column];
     if (cell === null || cell === undefined) continue;
@@ -255,13 +268,15 @@ function sumCells(group: readonly Row[], column: number): Cell | null {
     low += cell.time.low;
     high += cell.time.high;
     n = Math.max(n, cell.time.n);
+    kernels += cell.kernels;
     if (cell.realNs === null) continue;
     simulated += cell.time.median;
     real += cell.realNs;
+    realKernels += 1;
   }
   if (n === 0) return null;
-  const realNs = real === 0 ? null : real;
-  return { time: { median, low, high, n }, realNs, errorPct: errorPct(simulated, realNs) };
+  const realNs = realKernels === 0 ? null : real;
+  return { time: { median, low, high, n }, kernels, realNs, realKernels, errorPct: errorPct(simulated, realNs) };
 }
 
 export type SortKey = "order" | "time" | "error" | "spread";
