@@ -1,9 +1,11 @@
 """Heartbeats, log chunks and step timing over HTTP."""
 
+import json
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
+from cascade_api.routes.runs import _step_timelines
 from cascade_api.testing.client import Client, eventually
 from cascade_core.sims.facts import SimLogArchived, SimProgressed, SimReported, SimWentSilent
 from cascade_core.sims.transitions import SimState
@@ -258,6 +260,25 @@ def test_step_timing_is_stored_as_sent_and_replaced(client: Client) -> None:
         head | {"sim_id": run["sims"][0]["id"], "replica": 0} | second | {"compare": None},
         head | second | {"compare": None},
     ]
+
+
+def test_step_timing_of_megabytes_leaves_in_small_pieces(client: Client) -> None:
+    run = client.new_live_run(count=2)
+    gateway = client.api.gateway
+    sent = {"simulated": {"steps": list(range(400_000)), "summary": {}}, "compare": {"text": "x" * 2_000_000}}
+    for sim in run["sims"]:
+        client.post(f"/api/sims/{sim['id']}/step-timeline", json=sent)
+
+    async def pieces() -> list[bytes]:
+        return [piece async for piece in _step_timelines(gateway.database, run["id"])]
+
+    received = client.api.call(pieces())
+    assert max(map(len, received)) <= 128 * 1024
+    heads = [
+        {"sim_id": sim["id"], "gpu_config": "SM86_RTX3070", "replica": sim["replica"]} for sim in run["sims"]
+    ]
+    assert json.loads(b"".join(received)) == [head | sent for head in heads]
+    assert client.get(f"/api/runs/{run['id']}/step-timelines").content == b"".join(received)
 
 
 @pytest.mark.parametrize(

@@ -166,19 +166,10 @@ async def files(db: Reader, sim_ids: Sequence[str]) -> list[FileRow]:
     return [FileRow(*row) for row in rows]
 
 
-async def step_timelines(db: Reader, sim_ids: Sequence[str]) -> dict[str, tuple[bytes, bytes | None]]:
-    """`(simulated, compare)` JSON of the given sims that sent step timing."""
-    rows = await db.fetch(
-        "SELECT sim_id, simulated, compare FROM step_timeline_view WHERE sim_id = ANY($1::text[])",
-        list(sim_ids),
-    )
-    return {
-        row["sim_id"]: (
-            codec.decompress(row["simulated"]),
-            codec.decompress(row["compare"]) if row["compare"] is not None else None,
-        )
-        for row in rows
-    }
+async def step_timeline(db: Reader, sim_id: str) -> tuple[bytes, bytes | None] | None:
+    """`(simulated, compare)` of a sim that sent step timing, zstd JSON for `codec.pieces`."""
+    rows = await db.fetch("SELECT simulated, compare FROM step_timeline_view WHERE sim_id = $1", sim_id)
+    return (rows[0]["simulated"], rows[0]["compare"]) if rows else None
 
 
 async def sims_to_archive(db: Reader, *, finished_before_s: float, most: int) -> list[Sim]:

@@ -1,7 +1,7 @@
 """Creating, reading and cancelling runs."""
 
 import uuid
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Iterator
 from contextlib import suppress
 
 from cascade_core.ids import run_id, sim_id
@@ -9,6 +9,7 @@ from cascade_core.runs.facts import RunCancelRequested, RunRequested
 from cascade_core.runs.state import run_of
 from cascade_core.sims.state import sims_of
 from fastapi import APIRouter, Request, Response
+from fastapi.responses import StreamingResponse
 
 from cascade_api.auth import AuthedRoute
 from cascade_api.bodies import model_of
@@ -17,9 +18,10 @@ from cascade_api.gateway import Gate, Gateway
 from cascade_api.live.hub import detail_of
 from cascade_api.openapi import body_schema
 from cascade_api.plan import plan_sims
-from cascade_api.read_models import queries
+from cascade_api.read_models import codec, queries
 from cascade_api.read_models.database import Reader
 from cascade_api.read_models.gate import ProjectionLate
+from cascade_api.streams import begun
 from cascade_api.wire.problems import documented
 from cascade_api.wire.results import Comparison, KernelStat, SimStepTimeline
 from cascade_api.wire.runs import RunCreate, RunDetail, RunSummary, run_detail, run_summary
@@ -105,23 +107,32 @@ async def list_run_kernels(run_id: str, gateway: Gate) -> Response:
 @router.get(
     "/api/runs/{run_id}/step-timelines", response_model=list[SimStepTimeline], responses=documented(404)
 )
-async def list_step_timelines(run_id: str, gateway: Gate) -> Response:
+async def list_step_timelines(run_id: str, gateway: Gate) -> StreamingResponse:
     """Each sim's predicted step timeline and its comparison with the real run, by config, then replica."""
-    database = await gateway.fresh()
-    await queries.run(database, run_id)
-    sims = await queries.sims_of_run(database, run_id)
-    sent = await queries.step_timelines(database, [sim.sim_id for sim in sims])
-    rows = []
-    for sim in sims:
-        if sim.sim_id in sent:
-            simulated, compare = sent[sim.sim_id]
-            head = SimStepTimeline(
-                sim_id=sim.sim_id, gpu_config=sim.gpu_config, replica=sim.replica, simulated={}, compare=None
-            ).model_dump_json(include={"sim_id", "gpu_config", "replica"})
-            rows.append(
-                b'%b,"simulated":%b,"compare":%b}' % (head[:-1].encode(), simulated, compare or b"null")
-            )
-    return Response(b"[" + b",".join(rows) + b"]", media_type=JSON)
+    await queries.run(await gateway.fresh(), run_id)
+    return StreamingResponse(await begun(_step_timelines(gateway.database, run_id)), media_type=JSON)
+
+
+async def _step_timelines(database: Reader, run_id: str) -> AsyncIterator[bytes]:
+    # Sim by sim: each has megabytes, and a run may have hundreds.
+    separator = b"["
+    for sim in await queries.sims_of_run(database, run_id):
+        sent = await queries.step_timeline(database, sim.sim_id)
+        if sent is None:
+            continue
+        simulated, compare = sent
+        head = SimStepTimeline(
+            sim_id=sim.sim_id, gpu_config=sim.gpu_config, replica=sim.replica, simulated={}, compare=None
+        ).model_dump_json(include={"sim_id", "gpu_config", "replica"})
+        yield b'%b%b,"simulated":' % (separator, head[:-1].encode())
+        separator = b","
+        for piece in codec.pieces(simulated):
+            yield piece
+        yield b',"compare":'
+        for piece in [b"null"] if compare is None else codec.pieces(compare):
+            yield piece
+        yield b"}"
+    yield b"[]" if separator == b"[" else b"]"
 
 
 async def compared(database: Reader, run_id: str) -> Comparison:
