@@ -3,7 +3,7 @@
 import asyncio
 
 import pytest
-from cascade_core.tasks import TaskSet, end, passed
+from cascade_core.tasks import TaskSet, end, passed, undisturbed
 
 
 class Deaf:
@@ -92,6 +92,52 @@ async def test_a_caller_who_is_cancelled_meanwhile_still_leaves_no_task() -> Non
         await end(caller)
     assert deaf.cancelled()
     assert caller.cancelled()
+
+
+async def test_work_that_must_not_be_disturbed_goes_on_through_any_number_of_cancels() -> None:
+    go_on = asyncio.Event()
+
+    async def work() -> str:
+        await go_on.wait()
+        return "done"
+
+    assert await undisturbed(asyncio.sleep(0, "at once")) == "at once"
+    done: list[str] = []
+
+    async def caller() -> None:
+        try:
+            done.append(await undisturbed(work()))
+        finally:
+            done.append("after")
+
+    calling = asyncio.create_task(caller())
+    for _ in range(3):
+        await asyncio.sleep(0)
+        calling.cancel()
+    await asyncio.sleep(0)
+    assert not done
+    go_on.set()
+    async with asyncio.timeout(5):
+        await asyncio.wait([calling])
+    assert calling.cancelled()
+    assert done == ["after"]
+
+
+@pytest.mark.parametrize("cancelled", [False, True])
+async def test_what_undisturbed_work_raises_is_raised_unless_a_cancel_is(cancelled: bool) -> None:
+    go_on = asyncio.Event()
+
+    async def failing() -> None:
+        await go_on.wait()
+        raise ValueError("x")
+
+    calling = asyncio.create_task(undisturbed(failing()))
+    await asyncio.sleep(0)
+    if cancelled:
+        calling.cancel()
+    go_on.set()
+    with pytest.raises(asyncio.CancelledError if cancelled else ValueError):
+        await calling
 
 
 async def test_an_event_is_waited_for_no_longer_than_asked() -> None:

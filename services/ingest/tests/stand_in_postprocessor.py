@@ -1,13 +1,15 @@
 """Stands in for Accel-Sim's trace post-processor: the same arguments, one processed file for each raw one.
 
 `stand_in_postprocessor.py MODE [ARGUMENT] <traces> -j <cpus>`. Modes: `ok`; `fail` prints nine lines and exits 3;
-`nothing` exits 0 and leaves no list; `given FILE` writes that list; `wait FILE` goes on once FILE is there; `killed`.
+`nothing` exits 0 and leaves no list; `given FILE` writes that list; `wait FILE` goes on once FILE is there; `killed`;
+`deaf FILE` is `wait` that SIGTERM does not end; `orphan FILE` exits at SIGTERM and leaves a child that is deaf.
 """
 
 import os
 import re
 import shutil
 import signal
+import subprocess
 import sys
 import time
 from pathlib import Path
@@ -29,9 +31,15 @@ def main() -> int:
             return 0
         case "killed":
             os.kill(os.getpid(), signal.SIGKILL)
+        case "deaf":
+            signal.signal(signal.SIGTERM, signal.SIG_IGN)
+            print("waits", flush=True)
+            wait_for(argument)
+        case "orphan":
+            subprocess.Popen([sys.executable, __file__, "deaf", *rest])
+            wait_for(argument)
         case "wait":
-            while not argument.exists():
-                time.sleep(0.02)
+            wait_for(argument)
     names = [path.name for path in traces.iterdir() if re.fullmatch(r"kernel-.+\.trace(\.xz)?", path.name)]
     names.sort(key=lambda name: int(re.findall(r"\d+", name)[0]))
     for name in names:
@@ -44,6 +52,11 @@ def main() -> int:
         lines = [name.split(".trace")[0] + ".traceg\n" for name in names]
         (traces / "kernelslist.g").write_text("".join(lines), "utf-8")
     return 0
+
+
+def wait_for(file: Path) -> None:
+    while not file.exists():
+        time.sleep(0.02)
 
 
 if __name__ == "__main__":

@@ -1,15 +1,18 @@
 """The post-processor as a child process: what it gets, what goes up, how its failures read."""
 
 import asyncio
-from collections.abc import Callable
+import gc
+from collections.abc import AsyncIterator, Callable
 from contextlib import suppress
 from pathlib import Path
 
 import pytest
-from cascade_core.tasks import end
+from cascade_core.errors import BucketUnavailable
+from cascade_core.tasks import ASK_AGAIN_S, end
 from cascade_core.testing.memory_bucket import MemoryBucket
 from cascade_core.testing.memory_log import MemoryLog
 from cascade_core.traces.state import Trace, TraceState
+from cascade_ingest import postprocess
 from cascade_ingest.testing import Bench, key_of, until
 
 T = "20261107-120000__demo__model.layers.0"
@@ -94,6 +97,7 @@ async def test_a_post_processor_that_is_not_there_is_named(
     assert trace.error is not None
     assert trace.error.startswith("post-processor not found: ")
     assert "CASCADE_POSTPROCESS_CMD" in trace.error
+    assert store.read[key_of(T, "traces/kernel-1.trace")] == 0
 
 
 async def test_a_file_that_no_program_can_be_made_of_is_named(
@@ -157,6 +161,23 @@ async def test_a_full_disk_or_a_lost_store_is_tried_again(
     await until(lambda: is_ready(bench))
 
 
+async def test_a_download_that_breaks_off_leaves_nothing_that_was_never_awaited(
+    log: MemoryLog, tmp_path: Path, stand_in: Command, recwarn: pytest.WarningsRecorder
+) -> None:
+    class Broken(MemoryBucket):
+        async def stream(self, key: str, *, start: int = 0, chunk: int = 1 << 18) -> AsyncIterator[bytes]:
+            async for piece in super().stream(key, start=start, chunk=chunk):
+                yield piece
+            raise BucketUnavailable("broke off")
+
+    bench = Bench(log, Broken(), tmp_path, command=stand_in("ok"))
+    await bench.put(T, {**RAW, **{f"traces/kernel-{number}.trace": "x" for number in range(20, 40)}})
+    await bench.scan(2)
+    gc.collect()
+    assert [str(one.message) for one in recwarn if "never awaited" in str(one.message)] == []
+    assert bench.trace(T).state is TraceState.PROCESSING
+
+
 async def is_ready(bench: Bench) -> bool:
     await bench.scan()
     return bench.trace(T).state is TraceState.READY
@@ -181,6 +202,36 @@ async def test_a_stopped_ingest_leaves_no_post_processor_and_the_next_one_begins
     assert again.trace(T).state is TraceState.PROCESSING
     await again.scan()
     assert again.trace(T).state is TraceState.READY
+
+
+@pytest.fixture
+def short_grace(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A grace that is short, and in which whoever ends the process still asks again."""
+    monkeypatch.setattr(postprocess, "TERMINATE_GRACE_S", 2 * ASK_AGAIN_S)
+
+
+@pytest.mark.parametrize("mode", ["deaf", "orphan"])
+@pytest.mark.usefixtures("short_grace")
+async def test_a_post_processor_that_is_deaf_to_sigterm_ends_before_its_copy_is_removed(
+    log: MemoryLog, store: MemoryBucket, tmp_path: Path, stand_in: Command, mode: str
+) -> None:
+    go_on = tmp_path / "go on"
+    bench = Bench(log, store, tmp_path, command=stand_in(mode, str(go_on)))
+    await bench.put(T, RAW)
+    running = asyncio.create_task(bench.ingest.run())
+    output = tmp_path / "postprocess" / f"{T}.log"
+    await until(lambda: says(output, "waits"))
+    await end(running)
+    await until(lambda: none_runs_with(str(go_on)))
+    assert list((tmp_path / "scratch").iterdir()) == []
+
+
+async def none_runs_with(argument: str) -> bool:
+    return argument not in "".join(await asyncio.to_thread(command_lines))
+
+
+async def says(path: Path, text: str) -> bool:
+    return await exists(path) and text in await asyncio.to_thread(path.read_text, "utf-8")
 
 
 async def exists(path: Path) -> bool:

@@ -7,7 +7,9 @@ client waits with it for every answer. `asyncio.TaskGroup` cancels once and then
 import asyncio
 from collections.abc import Coroutine
 from contextlib import suppress
-from typing import Any
+from typing import Any, TypeVar
+
+T = TypeVar("T")
 
 ASK_AGAIN_S = 0.5
 
@@ -30,6 +32,26 @@ async def end(*tasks: "asyncio.Task[Any]") -> None:
             task.exception()  # taken note of, so that the loop does not complain
     if cancelled is not None:
         raise cancelled
+
+
+async def undisturbed(work: Coroutine[Any, Any, T]) -> T:
+    """The result of `work`, which no cancel cuts short: one that comes meanwhile is raised once it has ended.
+
+    For what must not stop half way, such as ending a process. `work` must end by itself within a bounded time; what it
+    raises is raised here, unless a cancel is.
+    """
+    task = asyncio.create_task(work)
+    cancelled: asyncio.CancelledError | None = None
+    while not task.done():
+        try:
+            await asyncio.wait([task])
+        except asyncio.CancelledError as error:
+            cancelled = error
+    if cancelled is None:
+        return task.result()
+    if not task.cancelled():
+        task.exception()  # taken note of, so that the loop does not complain
+    raise cancelled
 
 
 async def passed(event: asyncio.Event, *, within_s: float) -> bool:

@@ -14,14 +14,15 @@ import shutil
 import signal
 import sys
 import uuid
-from collections.abc import AsyncIterator, Coroutine
+from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TypeVar
 from urllib.parse import quote
 
 from cascade_core.errors import CascadeError
 from cascade_core.ports import Bucket
+from cascade_core.tasks import undisturbed
 
 from cascade_ingest.tree import PROCESSED_LIST, TRACES, Tree
 
@@ -35,6 +36,7 @@ _LONGEST_FILE_NAME_BYTES = 255
 _LONGEST_NAME = 200
 _TAIL_BYTES = 64 * 1024
 _PR_SET_PDEATHSIG = 1
+_Item = TypeVar("_Item")
 _READABLE = " ()[]{}@=+,:;!#&^"  # `~` marks a hash, `%` an escape
 
 
@@ -56,17 +58,18 @@ class Postprocessor:
 
     async def run(self, bucket: Bucket, trace_id: str, root: str, tree: Tree) -> None:
         """Make `traces/kernelslist.g` from the raw files. Raises PostprocessError, BucketUnavailable."""
+        words = self._words()  # before anything is downloaded in vain
         scratch = self.work / "scratch"
         # A name of its own each time: what a killed ingest left running must not write into this copy.
         directory = scratch / f"{safe_name(trace_id)}@{uuid.uuid4().hex[:8]}"
         for left_behind in _left_behind(scratch, trace_id):
-            shutil.rmtree(left_behind, ignore_errors=True)
+            await _remove(left_behind)
         traces = directory / "traces"
         traces.mkdir(parents=True)
         try:
             await _download(bucket, root, tree, directory)
             before = {path: _stamp(path) for path in _files_in(traces)}
-            await self._execute(trace_id, traces)
+            await self._execute(words, trace_id, traces)
             if not (traces / "kernelslist.g").is_file():
                 raise PostprocessError(
                     "post-processing succeeded but left no traces/kernelslist.g. "
@@ -74,10 +77,9 @@ class Postprocessor:
                 )
             await _upload(bucket, root, traces, before)
         finally:
-            shutil.rmtree(directory, ignore_errors=True)
+            await undisturbed(_remove(directory))
 
-    async def _execute(self, trace_id: str, traces: Path) -> None:
-        words = self._words()
+    async def _execute(self, words: list[str], trace_id: str, traces: Path) -> None:
         log = self.log_path(trace_id)
         log.parent.mkdir(parents=True, exist_ok=True)
         with log.open("wb") as output:
@@ -99,7 +101,8 @@ class Postprocessor:
             try:
                 code = await process.wait()
             except asyncio.CancelledError:
-                await _end_group(process)
+                # Whoever ends this asks again within the grace.
+                await undisturbed(_end_group(process))
                 raise
         if code != 0:
             raise PostprocessError(f"post-processing exited {code}\n{_tail(log)}")
@@ -148,13 +151,16 @@ def safe_name(trace_id: str) -> str:
 async def _end_group(process: asyncio.subprocess.Process) -> None:
     with contextlib.suppress(ProcessLookupError):
         os.killpg(process.pid, signal.SIGTERM)
-    try:
+    with contextlib.suppress(TimeoutError):
         async with asyncio.timeout(TERMINATE_GRACE_S):
             await process.wait()
-    except TimeoutError:
-        with contextlib.suppress(ProcessLookupError):
-            os.killpg(process.pid, signal.SIGKILL)
-        await process.wait()
+    with contextlib.suppress(ProcessLookupError):
+        os.killpg(process.pid, signal.SIGKILL)  # in any case: its own children may have stayed
+    await process.wait()
+
+
+async def _remove(directory: Path) -> None:
+    await asyncio.to_thread(shutil.rmtree, directory, ignore_errors=True)
 
 
 def _tail(log: Path) -> str:
@@ -186,7 +192,7 @@ async def _download(bucket: Bucket, root: str, tree: Tree, directory: Path) -> N
                 f"{TRACES}{name[:80]!r} cannot be put on a disk: a file name has at most "
                 f"{_LONGEST_FILE_NAME_BYTES} bytes and no NUL. Upload the trace without this file"
             )
-    await _at_once(DOWNLOADS_AT_ONCE, [one(TRACES + name) for name in names])
+    await _at_once(DOWNLOADS_AT_ONCE, one, [TRACES + name for name in names])
 
 
 async def _upload(bucket: Bucket, root: str, traces: Path, before: dict[Path, tuple[int, int]]) -> None:
@@ -195,22 +201,22 @@ async def _upload(bucket: Bucket, root: str, traces: Path, before: dict[Path, tu
     async def one(path: Path) -> None:
         await bucket.put_stream(f"{root}{TRACES}{path.name}", _pieces(path))
 
-    await _at_once(UPLOADS_AT_ONCE, [one(path) for path in changed if path.name != Path(PROCESSED_LIST).name])
+    await _at_once(UPLOADS_AT_ONCE, one, [path for path in changed if path.name != Path(PROCESSED_LIST).name])
     await one(traces / Path(PROCESSED_LIST).name)
 
 
-async def _at_once(most: int, works: list[Coroutine[Any, Any, None]]) -> None:
-    """Run `works`, `most` at a time. The first error ends all and is raised as it is."""
+async def _at_once(most: int, work: Callable[[_Item], Awaitable[None]], items: list[_Item]) -> None:
+    """Do `work` for each item, `most` at a time. The first error ends all and is raised as it is."""
     gate = asyncio.Semaphore(most)
 
-    async def gated(work: Coroutine[Any, Any, None]) -> None:
+    async def gated(item: _Item) -> None:
         async with gate:
-            await work
+            await work(item)
 
     try:
         async with asyncio.TaskGroup() as group:
-            for work in works:
-                group.create_task(gated(work))
+            for item in items:
+                group.create_task(gated(item))
     except BaseExceptionGroup as errors:
         raise errors.exceptions[0] from errors
 
