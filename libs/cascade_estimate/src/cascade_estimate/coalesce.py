@@ -4,7 +4,8 @@ conflicts.
 Rules (those of the simulator for coalescing architectures 40 and later): an access is one sector; the L1
 takes up to `-gpgpu_l1_banks` sectors of different banks a cycle, interleaved by sector; a shared-memory
 instruction takes as many cycles as the busiest bank has distinct words, counting each lane's first word
-only; an atomic splits where lanes meet in one word.
+only; an atomic splits where lanes meet in one word; local memory is laid out so that the lanes' copies of a
+word follow each other and fill a line.
 """
 
 from __future__ import annotations
@@ -13,6 +14,8 @@ from dataclasses import dataclass, field
 from enum import Enum
 
 LINE_SHIFT = 7
+WORD_SHIFT = 2
+_LANES_SHIFT = 3  # lanes whose words of local memory share a sector
 _SECTOR_SHIFT = 5
 
 
@@ -22,11 +25,14 @@ class Space(Enum):
     SHARED = 0
     GLOBAL = 1
     ATOMIC = 2
+    LOCAL = 3
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Footprint:
     """What one warp access touches, relative to the 128-byte line of its first address.
+
+    In local memory a line holds one word of each of the warp's threads, so lines count words there.
 
     Attributes:
         lines: (line offset, mask of the four sectors) in address order; empty for shared memory.
@@ -55,11 +61,13 @@ class Footprint:
 
 @dataclass(slots=True, eq=False)
 class Pattern:
-    """Offsets of the active lanes from the first address; footprints are kept per alignment of that address."""
+    """Offsets of the active lanes (`mask`) from the first address; footprints are kept per alignment of that
+    address."""
 
     offsets: tuple[int, ...]
     width: int
     space: Space
+    mask: int = 0xFFFFFFFF
     _seen: dict[int, Footprint] = field(default_factory=dict)
 
     def at(self, base: int) -> Footprint:
@@ -67,8 +75,7 @@ class Pattern:
         alignment = base & 127
         found = self._seen.get(alignment)
         if found is None:
-            make = _shared_footprint if self.space is Space.SHARED else _global_footprint
-            found = self._seen[alignment] = make(self, alignment)
+            found = self._seen[alignment] = _MAKERS[self.space](self, alignment)
         return found
 
 
@@ -98,6 +105,29 @@ def _global_footprint(pattern: Pattern, alignment: int) -> Footprint:
             depth[word >> 3] = max(depth.get(word >> 3, 0), words.count(word))
         transactions = sum(depth.values())
     return Footprint(tuple(sorted(lines.items())), len(order), order, transactions, 1)
+
+
+def _local_footprint(pattern: Pattern, alignment: int) -> Footprint:
+    lanes = [lane for lane in range(pattern.mask.bit_length()) if pattern.mask >> lane & 1]
+    own = alignment >> WORD_SHIFT
+    sectors: dict[tuple[int, int], None] = {}
+    for lane, offset in zip(lanes, pattern.offsets, strict=False):
+        first, last = alignment + offset, alignment + offset + max(pattern.width, 1) - 1
+        for word in range(first >> WORD_SHIFT, (last >> WORD_SHIFT) + 1):
+            sectors[word - own, lane >> _LANES_SHIFT] = None
+    lines: dict[int, int] = {}
+    for word, sector in sectors:
+        lines[word] = lines.get(word, 0) | 1 << sector
+    order = tuple((word << 2) + sector for word, sector in sectors)
+    return Footprint(tuple(sorted(lines.items())), len(order), order, len(order), 1)
+
+
+_MAKERS = {
+    Space.SHARED: _shared_footprint,
+    Space.GLOBAL: _global_footprint,
+    Space.ATOMIC: _global_footprint,
+    Space.LOCAL: _local_footprint,
+}
 
 
 def lane_offsets(mask: int, mode: int, rest: list[int], base: int) -> tuple[int, ...]:

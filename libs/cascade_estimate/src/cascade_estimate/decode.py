@@ -9,19 +9,38 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from functools import lru_cache
-from itertools import islice
 from typing import NamedTuple
 
-from cascade_estimate.coalesce import LINE_SHIFT, Footprint, Pattern, Space, lane_offsets
+from cascade_estimate.coalesce import LINE_SHIFT, WORD_SHIFT, Footprint, Pattern, Space, lane_offsets
 from cascade_estimate.errors import TraceFormatError
-from cascade_estimate.opcodes import BY_UNIT_ONLY, Kind, Unit, classify, memory_operand_expected
+from cascade_estimate.opcodes import (
+    BY_UNIT_ONLY,
+    LOCAL_KINDS,
+    Kind,
+    Unit,
+    access_bytes,
+    classify,
+    memory_operand_expected,
+)
 
 _REMEMBERED_HEADS = 1 << 14  # distinct line beginnings kept over all traces, as kernels repeat
+_REMEMBERED_PATTERNS = 1 << 12  # address patterns kept of one kernel: random ones never come again
+_LOCAL_WINDOW_BYTES = 1 << 14  # of generic addresses, gpgpu-sim's LOCAL_MEM_SIZE_MAX
+_IMMEDIATE_VERSION = 5  # of the tracer, from which on a line ends with an immediate
+_MODES = (0, 1, 2)
+_ADDRESS = b" 0x"
+_NO_LANE = b" 00000000 "
 _GENERIC = int(Kind.GENERIC_LOAD)
 _NO_FOOTPRINT = Footprint((), 0, (), 0, 0)
 
 
-_SPACES = {Kind.SHARED: Space.SHARED, Kind.SHARED_ATOMIC: Space.SHARED, Kind.ATOMIC: Space.ATOMIC}
+_SPACES = {
+    Kind.SHARED: Space.SHARED,
+    Kind.SHARED_ATOMIC: Space.SHARED,
+    Kind.ATOMIC: Space.ATOMIC,
+    Kind.LOCAL_LOAD: Space.LOCAL,
+    Kind.LOCAL_STORE: Space.LOCAL,
+}
 
 
 class Instruction(NamedTuple):
@@ -35,7 +54,8 @@ class Instruction(NamedTuple):
         width: bytes a lane.
         pc: program counter, which groups the accesses of one static instruction.
         group: for DEPBAR, how many younger copy groups may be outstanding.
-        line: 128-byte line of the first address, -1 without an address.
+        line: 128-byte line of the first address, in local memory its word; -1 where nothing is accessed: no
+            memory instruction, or no active lane.
         footprint: what it touches relative to `line`.
     """
 
@@ -67,13 +87,20 @@ class _Head(NamedTuple):
 
 
 class _KnownHead:
-    """A head with the address patterns that were met after it."""
+    """A head with the address patterns that were met after it.
 
-    __slots__ = ("_by_kind", "head", "lanes", "patterns")
+    Attributes:
+        idle: the instruction where nothing is accessed, whatever addresses the tracer wrote; None otherwise.
+        shift: bits of an address within what `Instruction.line` counts.
+    """
 
-    def __init__(self, head: _Head) -> None:
+    __slots__ = ("_by_kind", "head", "idle", "lanes", "patterns", "shift")
+
+    def __init__(self, head: _Head, kind: int) -> None:
         self.head = head
+        self.shift = WORD_SHIFT if kind in LOCAL_KINDS else LINE_SHIFT
         self.lanes = head.mask.bit_count()
+        self.idle = None if head.mask and memory_operand_expected(head.kind) else _idle(head)
         self.patterns: dict[bytes, Pattern] = {}
         self._by_kind: dict[int, _KnownHead] = {}
 
@@ -81,8 +108,25 @@ class _KnownHead:
         """The same head with patterns of its own for one resolved kind."""
         found = self._by_kind.get(kind)
         if found is None:
-            found = self._by_kind[kind] = _KnownHead(self.head)
+            found = self._by_kind[kind] = _KnownHead(self.head, kind)
         return found
+
+
+def _idle(head: _Head, group: int = 0) -> Instruction:
+    """An instruction that accesses no memory."""
+    return Instruction(
+        head.unit,
+        head.kind,
+        head.writes,
+        head.regs,
+        head.reads,
+        head.mask.bit_count(),
+        0,
+        head.pc,
+        group,
+        -1,
+        _NO_FOOTPRINT,
+    )
 
 
 _new_instruction = tuple.__new__
@@ -94,6 +138,7 @@ class Decoder:
 
     Attributes:
         line_of: number of the line in which block and warp have an instruction, 0 where that is not known.
+        tracer_version: from the header.
         unknown: opcodes that are not listed, with the number of distinct lines in which they were met.
         by_unit_only: the same for opcodes of which only the unit's time counts.
     """
@@ -102,10 +147,12 @@ class Decoder:
     lineinfo: bool = False
     shared_window: tuple[int, int] = (0, 0)
     line_of: Callable[[int, int, bytes], int] = lambda _index, _warp, _line: 0
+    tracer_version: int = 0
     unknown: dict[str, int] = field(default_factory=dict)
     by_unit_only: dict[str, int] = field(default_factory=dict)
     _lines: dict[bytes, Instruction] = field(default_factory=dict)
     _heads: dict[bytes, _KnownHead] = field(default_factory=dict)
+    _patterns: int = 0  # kept
 
     def decode(self, line: bytes) -> Instruction:
         """Decode one instruction line (PC first, no block and warp prefix).
@@ -116,7 +163,7 @@ class Decoder:
         known = self._lines.get(line)
         if known is not None:
             return known
-        cut = line.find(b" 0x")
+        cut = line.find(_ADDRESS)
         if cut < 0:
             instruction = self._without_address(line)
             self._lines[line] = instruction
@@ -124,7 +171,10 @@ class Decoder:
         start = line[:cut]
         known_head = self._heads.get(start)
         if known_head is None:
-            known_head = self._heads[start] = _KnownHead(self._head(start))
+            head = self._head(start)
+            known_head = self._heads[start] = _KnownHead(head, head.kind)
+        if known_head.idle is not None:
+            return known_head.idle
         head = known_head.head
         text, _, rest = line[cut + 3 :].partition(b" ")
         try:
@@ -137,12 +187,13 @@ class Decoder:
             # The space follows from the address, so each space has patterns of its own.
             kind = self._resolve(head.kind, base)
             known_head = known_head.for_kind(kind)
-        patterns = known_head.patterns
         shape = rest if head.mode else line[cut:]
-        pattern = patterns.get(shape)
+        pattern = known_head.patterns.get(shape)
         if pattern is None:
-            space = _SPACES.get(Kind(kind), Space.GLOBAL)
-            pattern = patterns[shape] = self._pattern(head, rest, base, space)
+            pattern = self._pattern(head, rest, base, _SPACES.get(Kind(kind), Space.GLOBAL))
+            if self._patterns < _REMEMBERED_PATTERNS:
+                self._patterns += 1
+                known_head.patterns[shape] = pattern
         unit, _, writes, regs, reads, _, width, _, pc = head
         # Calling the named tuple's class would cost twice as much, for every access of every sampled warp.
         return _new_instruction(
@@ -157,7 +208,7 @@ class Decoder:
                 width,
                 pc,
                 0,
-                base >> LINE_SHIFT,
+                base >> known_head.shift,
                 pattern.at(base),
             ),
         )
@@ -178,69 +229,45 @@ class Decoder:
             block.append(decoded)
         return block
 
-    def accesses(
-        self, warps: Iterable[tuple[int, tuple[bytes, ...]]], index: int, most: int
-    ) -> list[list[Instruction]]:
-        """Decode only the first `most` instructions with an address of each warp."""
-        picked = (
-            (number, tuple(islice((line for line in lines if b" 0x" in line), most)))
-            for number, lines in warps
-        )
-        return self.block(picked, index)
-
     def _resolve(self, kind: Kind, address: int) -> Kind:
-        low, high = self.shared_window
-        if not low or low <= address < high:
+        shared, local = self.shared_window
+        if not shared or not local or shared <= address < local:
             return Kind.SHARED
-        if high and high <= address < high + (1 << 25):
-            return Kind.LOCAL_LOAD if kind is Kind.GENERIC_LOAD else Kind.LOCAL_STORE
-        return Kind.LOAD if kind is Kind.GENERIC_LOAD else Kind.STORE
+        load = kind is Kind.GENERIC_LOAD
+        if local <= address < local + _LOCAL_WINDOW_BYTES:
+            return Kind.LOCAL_LOAD if load else Kind.LOCAL_STORE
+        return Kind.LOAD if load else Kind.STORE
 
     def _pattern(self, head: _Head, rest: bytes, base: int, space: Space) -> Pattern:
+        if head.mode not in _MODES:
+            raise TraceFormatError(self.source, 0, f"address mode {head.mode} is not one of 0, 1, 2")
+        needed = 1 if head.mode == 1 else head.mask.bit_count() - 1
         parts = rest.split()
+        found = len(parts) - (self.tracer_version >= _IMMEDIATE_VERSION)
+        if found < needed:
+            raise TraceFormatError(
+                self.source,
+                0,
+                f"{needed} numbers expected after the first address, found {max(found, 0)}; is the line cut?",
+            )
         try:
-            if head.mode == 0:
-                numbers = [int(part, 16) for part in parts[: head.mask.bit_count() - 1]]
-            else:
-                numbers = [int(part) for part in parts[:-1]]
+            numbers = [int(part, 10 if head.mode else 16) for part in parts[:needed]]
         except ValueError:
             raise TraceFormatError(
                 self.source, 0, "an address list holds something that is not a number"
             ) from None
-        needed = {0: head.mask.bit_count() - 1, 1: 1, 2: head.mask.bit_count() - 1}.get(head.mode)
-        if needed is None:
-            raise TraceFormatError(self.source, 0, f"address mode {head.mode} is not one of 0, 1, 2")
-        if len(numbers) < needed:
-            raise TraceFormatError(
-                self.source,
-                0,
-                f"{needed} numbers expected after the first address, found {len(numbers)}; is the line cut?",
-            )
-        return Pattern(lane_offsets(head.mask, head.mode, numbers, base), head.width, space)
+        return Pattern(lane_offsets(head.mask, head.mode, numbers, base), head.width, space, head.mask)
 
     def _without_address(self, line: bytes) -> Instruction:
         head = self._head_of(line, with_address=False)
-        if memory_operand_expected(head.kind) and head.mask and head.kind is not Kind.MEMBAR:
+        if memory_operand_expected(head.kind) and head.mask:
             shown = line[:80].decode(errors="replace").strip()
             raise TraceFormatError(self.source, 0, f"a memory instruction without addresses: {shown!r}")
         group = 0
         if head.kind is Kind.COPY_WAIT:
             last = line.split()[-1]
             group = int(last) if last.isdigit() else 0
-        lanes = head.mask.bit_count()
-        return Instruction(
-            head.unit,
-            head.kind,
-            head.writes,
-            head.regs,
-            head.reads,
-            lanes,
-            0,
-            head.pc,
-            group,
-            -1,
-            _NO_FOOTPRINT,
-        )
+        return _idle(head, group)
 
     def _head(self, text: bytes) -> _Head:
         return self._head_of(text, with_address=True)
@@ -257,6 +284,21 @@ class Decoder:
         return head
 
 
+def accessing(lines: tuple[bytes, ...], most: int) -> tuple[tuple[bytes, ...], int]:
+    """The first `most` lines that access memory, and the addresses passed up to there, those of lines without an
+    active lane too."""
+    picked: list[bytes] = []
+    passed = 0
+    for line in lines:
+        if _ADDRESS in line:
+            passed += line.count(_ADDRESS)
+            if _NO_LANE not in line:
+                picked.append(line)
+                if len(picked) == most:
+                    break
+    return tuple(picked), passed
+
+
 @lru_cache(maxsize=_REMEMBERED_HEADS)
 def _parse_head(text: bytes, lineinfo: bool, with_address: bool) -> tuple[_Head, str | None]:
     """The head of a line, and its opcode if that needs a note. Raises IndexError or ValueError when it is no line."""
@@ -271,7 +313,7 @@ def _parse_head(text: bytes, lineinfo: bool, with_address: bool) -> tuple[_Head,
     at += 2
     reads = tuple([_register(part) for part in fields[at : at + sources]])
     at += sources
-    width = int(fields[at])
+    width = access_bytes(opcode) if int(fields[at]) else 0
     mode = int(fields[at + 1]) if with_address else 0
     if not opcode[:1].isalpha() or mask >> 32 or len(writes) != count or len(reads) != sources:
         raise ValueError(text)

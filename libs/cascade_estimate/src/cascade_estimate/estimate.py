@@ -17,7 +17,7 @@ from cascade_estimate.sampling import CoreTime, core_time
 from cascade_estimate.sharing import Access, BlockAccesses, analyse, first_accesses, regular
 from cascade_estimate.trace import KernelTrace
 
-MODEL_VERSION = "2"
+MODEL_VERSION = "3"
 """Changes whenever the same trace and config may give other numbers; part of a cache's key."""
 
 _PROGRAM = 600  # instructions in which the first accesses are looked for
@@ -160,7 +160,7 @@ def _touched(own: BlockAccesses, access: dict[int, Access], blocks: int) -> tupl
     read = written = 0.0
     for pc, lines in own.by_pc.items():
         grid_lines = own.scale * len(lines) * blocks / min(access[pc].sharers, blocks)
-        if own.kinds[pc] in (Kind.STORE, Kind.LOCAL_STORE):
+        if own.kinds[pc] == Kind.STORE:
             written += grid_lines
         else:
             read += grid_lines

@@ -31,8 +31,12 @@ _HALF, _BARRIER, _EXIT = int(Kind.HALF), int(Kind.BARRIER), int(Kind.EXIT)
 _GROUP, _WAIT = int(Kind.COPY_GROUP), int(Kind.COPY_WAIT)
 _MEMBAR = int(Kind.MEMBAR)
 _SHARED, _SHARED_ATOMIC = int(Kind.SHARED), int(Kind.SHARED_ATOMIC)
-_LOADS = frozenset((int(Kind.LOAD), int(Kind.LOCAL_LOAD), int(Kind.ASYNC_COPY)))
-_STORES = frozenset((int(Kind.STORE), int(Kind.LOCAL_STORE)))
+_LOAD, _STORE, _L2_LOAD = int(Kind.LOAD), int(Kind.STORE), int(Kind.L2_LOAD)
+_LOADS = frozenset((_LOAD, int(Kind.LOCAL_LOAD), int(Kind.ASYNC_COPY)))
+_STORES = frozenset((_STORE, int(Kind.LOCAL_STORE)))
+_LOCALS = frozenset((int(Kind.LOCAL_LOAD), int(Kind.LOCAL_STORE)))
+_LOCAL_LINES = 1 << 60  # above every line of global memory
+_LOCAL_WARP_LINES = (1 << 22) + 1  # from one warp's local memory to the next one's
 _ASYNC = int(Kind.ASYNC_COPY)
 _MEM = int(Unit.MEM)
 
@@ -90,6 +94,7 @@ class Outcome:
 class _Block:
     slot: int
     origin: Origin
+    local: Origin  # of its threads' own memory
     alive: int
     end: float
     waiting: list[_Warp] = field(default_factory=list)
@@ -101,6 +106,7 @@ class _Warp:
     block: _Block
     scheduler: int
     finish: float
+    local_line: int  # at which its threads' own memory begins
     at: int = 0
     arrived: float = 0.0
     registers: dict[int, float] = field(default_factory=dict)
@@ -164,6 +170,7 @@ class _Core:
         self.out = Outcome(traffic=memory.traffic)
         self.schedulers = [_Scheduler(spec) for _ in range(spec.schedulers)]
         self.heap: list[tuple[float, int, _Warp]] = []
+        self.past_l1 = frozenset((_L2_LOAD, _LOAD, _STORE) if spec.l1_bypass_global else (_L2_LOAD,))
         self.lsu_free = 0.0
         self.placed = 0
         self.numbered = 0
@@ -284,14 +291,16 @@ class _Core:
     def _place(self, slot: int, when: float) -> None:
         """Put the next block into `slot`; its warps may issue `_START` later."""
         warps = [code for code in self.work.blocks[self.placed] if code]
-        origin = Origin(self.work.salts[self.placed], self.memory.party(self.work.crews[self.placed]))
-        block = _Block(slot, origin, len(warps), when)
+        party = self.memory.party(self.work.crews[self.placed])
+        block = _Block(slot, Origin(self.work.salts[self.placed], party), Origin(0, party), len(warps), when)
         self.placed += 1
         base = slot * len(warps)
         for position, code in enumerate(warps):
             self.numbered += 1
             scheduler = (base + position) % len(self.schedulers)
-            self._push(when + _START, _Warp(code, block, scheduler, when), self.numbered)
+            # Local memory belongs to a warp's place on the core, so the next block there finds it in the cache.
+            local_line = _LOCAL_LINES + (base + position) * _LOCAL_WARP_LINES
+            self._push(when + _START, _Warp(code, block, scheduler, when, local_line), self.numbered)
         heapify(self.heap)
 
     def _arrive(self, warp: _Warp, time: float) -> bool:
@@ -337,6 +346,10 @@ class _Core:
         on."""
         _, kind, writes, _, _, lanes, _, pc, _, line, footprint = instruction
         taken = 1
+        origin = warp.block.origin
+        if kind in _LOCALS:
+            origin = warp.block.local
+            line = line + warp.local_line if line >= 0 else line
         if not lanes or line < 0:
             done = execute + 2.0
             if kind == _MEMBAR:
@@ -347,8 +360,12 @@ class _Core:
             done = execute + taken + self.spec.shared_latency + 1.0
             if kind == _SHARED_ATOMIC and done > next_ready:
                 next_ready = done  # a warp with an atomic in flight does not issue
+        elif kind in self.past_l1:
+            done, taken = self.memory.past_l1(
+                line, origin, footprint, execute + 1.0, pc, write=kind == _STORE
+            )
         elif kind in _LOADS:
-            done, taken = self.memory.load(line, warp.block.origin, footprint, execute + 1.0, pc)
+            done, taken = self.memory.load(line, origin, footprint, execute + 1.0, pc)
             burst = self.memory.joined
             if burst is not None and writes:
                 warp.join(burst, writes)
@@ -357,9 +374,9 @@ class _Core:
                 taken = max(taken, footprint.sectors)
                 warp.copies = max(warp.copies, done)
         elif kind in _STORES:
-            done, taken = self.memory.store(line, warp.block.origin, footprint, execute + 1.0, pc)
+            done, taken = self.memory.store(line, origin, footprint, execute + 1.0, pc)
         else:
-            done, taken = self.memory.atomic(line, warp.block.origin, footprint, execute + 1.0, pc)
+            done, taken = self.memory.atomic(line, origin, footprint, execute + 1.0, pc)
             if done > next_ready:
                 next_ready = done
         self.lsu_free = execute + taken

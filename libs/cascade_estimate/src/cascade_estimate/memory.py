@@ -137,7 +137,7 @@ class Memory:
         looked_up = start + self.spec.l1_latency
         done = looked_up + cycles
         lines = footprint.lines
-        dense = len(lines) < 2 or lines[-1][0] - lines[0][0] <= _ROW_LINES * len(lines)
+        dense = _dense(lines)
         self._in_step = start < self._first_answer
         l1, traffic, most = self._l1, self.traffic, self._l1_lines
         arrives = self._l1_arrives
@@ -230,6 +230,26 @@ class Memory:
                 done = back
         self._join(before, first - 1.0, footprint.sectors, done)
         return done, cycles + self._held(start + cycles)
+
+    def past_l1(
+        self, line: int, origin: Origin, footprint: Footprint, start: float, pc: int, *, write: bool
+    ) -> tuple[float, int]:
+        """The same for a load or store that goes straight to the crossbar, a sector a cycle."""
+        meeting = origin.party.of_pc.get(pc, origin.party.default)
+        self._salt = 0 if meeting.shared else origin.salt
+        line += self._salt
+        if not write:
+            self._in_step = start < self._first_answer
+        dense = write or _dense(footprint.lines)
+        done = start
+        for offset, mask in footprint.lines:
+            back = self._beyond_l1(line + offset, mask.bit_count(), start, meeting, write=write, dense=dense)
+            if back > done:
+                done = back
+        if not write:
+            done += _FILL
+            self._first_answer = min(self._first_answer, done)
+        return done, footprint.sectors + self._held(start + footprint.sectors)
 
     def atomic(
         self, line: int, origin: Origin, footprint: Footprint, start: float, pc: int
@@ -411,3 +431,8 @@ class Memory:
         done = begin + service + self._dram_access + (sectors - 1) * self._group_wait
         self._l2_arrives[line] = done
         return done
+
+
+def _dense(lines: tuple[tuple[int, int], ...]) -> bool:
+    """Whether an access's lines are close enough to share DRAM rows."""
+    return len(lines) < 2 or lines[-1][0] - lines[0][0] <= _ROW_LINES * len(lines)

@@ -2,8 +2,8 @@
 
 The classes are those by which Accel-Sim's trace front end sorts the opcodes of Volta to Hopper: integer,
 moves, conversions and shuffles run on INT, single and half precision on SP, branches, textures, tensor and
-uniform instructions on the specialised units 1 to 4. An opcode that is not listed counts as the slowest
-class, and the estimate says so.
+uniform instructions on the specialised units 1 to 4. Hopper's warp-group and TMA instructions are integer
+operations there. An opcode that is not listed counts as the slowest class, and the estimate says so.
 """
 
 from __future__ import annotations
@@ -44,8 +44,9 @@ class Kind(IntEnum):
     COPY_WAIT = 13  # DEPBAR: waits for groups
     LOCAL_LOAD = 14
     LOCAL_STORE = 15
-    GENERIC_LOAD = 16  # LD, ST: the space follows from the address
-    GENERIC_STORE = 17
+    L2_LOAD = 16  # a load of GPU scope, which passes the L1 by
+    GENERIC_LOAD = 17  # LD, ST: the space follows from the address
+    GENERIC_STORE = 18
 
 
 def _table() -> dict[str, tuple[Unit, Kind]]:
@@ -58,7 +59,7 @@ def _table() -> dict[str, tuple[Unit, Kind]]:
         (Unit.SP, Kind.HALF, "HADD2 HADD2_32I HFMA2 HFMA2_32I HMUL2_32I HSET2 HSETP2"),
         (Unit.SFU, Kind.ALU, "MUFU"),
         (Unit.DP, Kind.ALU, "DADD DFMA DMUL DSETP DMNMX DSET"),
-        (Unit.TENSOR, Kind.ALU, "HMMA DMMA BMMA IMMA HGMMA QGMMA IGMMA BGMMA"),
+        (Unit.TENSOR, Kind.ALU, "HMMA DMMA BMMA IMMA"),
         (
             Unit.INT,
             Kind.ALU,
@@ -68,7 +69,8 @@ def _table() -> dict[str, tuple[Unit, Kind]]:
                 "BFI F2F F2FP F2I I2F I2I I2IP I2FP F2IP FRND MOV MOV32I MOVM PRMT SEL SGXT SHFL PLOP3 PSETP P2R R2P "
                 "LDC MATCH QSPC CCTL CCTLL ERRBAR CCTLT SUATOM SULD SUQUERY SURED SUST B2R CS2R CSMTEST GETLMEMBASE "
                 "LEPC NOP PMTRIG R2B S2R SETCTAID SETLMEMBASE VOTE VOTE_VTG ELECT FENCE SYNCS UCGABAR_ARV "
-                "UCGABAR_WAIT UTMALDG UTMASTG UTMACMDFLUSH UTMAPF UBLKCP UTMAREDG ACQBULK PREEXIT LDGMC STAS REDAS"
+                "UCGABAR_WAIT UTMALDG UTMASTG UTMACCTL UTMACMDFLUSH UTMAPF UBLKCP UBLKPF UBLKRED UTMAREDG ACQBULK "
+                "PREEXIT LDGMC STAS REDAS HGMMA QGMMA IGMMA BGMMA WARPGROUP CGAERRBAR VIMNMX3"
             ),
         ),
         (
@@ -90,7 +92,7 @@ def _table() -> dict[str, tuple[Unit, Kind]]:
         ),
         (Unit.INT, Kind.COPY_GROUP, "LDGDEPBAR ARRIVES"),
         (Unit.INT, Kind.COPY_WAIT, "DEPBAR"),
-        (Unit.INT, Kind.BARRIER, "BAR WARPGROUP"),
+        (Unit.INT, Kind.BARRIER, "BAR"),
         (Unit.INT, Kind.EXIT, "EXIT"),
         (Unit.MEM, Kind.MEMBAR, "MEMBAR"),
         (Unit.MEM, Kind.SHARED, "LDS LDSM STS STSM"),
@@ -117,13 +119,17 @@ BY_UNIT_ONLY = frozenset(
         "QGMMA",
         "SYNCS",
         "UBLKCP",
+        "UBLKPF",
+        "UBLKRED",
         "UCGABAR_ARV",
         "UCGABAR_WAIT",
+        "UTMACCTL",
         "UTMACMDFLUSH",
         "UTMALDG",
         "UTMAPF",
         "UTMAREDG",
         "UTMASTG",
+        "WARPGROUP",
     }
 )
 """Hopper's asynchronous instructions: they take their unit's time, but neither their traffic nor their waits count."""
@@ -133,13 +139,40 @@ UNKNOWN = (Unit.SFU, Kind.ALU)
 share."""
 
 
+GLOBAL_KINDS = frozenset((Kind.LOAD, Kind.STORE, Kind.ATOMIC, Kind.ASYNC_COPY, Kind.L2_LOAD))
+"""Accesses to lines that other warps and blocks may touch too."""
+
+LOCAL_KINDS = frozenset((Kind.LOCAL_LOAD, Kind.LOCAL_STORE))
+"""Accesses to a thread's own memory."""
+
+_WORD_BYTES = 4  # a lane of an access whose opcode names no width
+_MOST_BYTES = 32  # a lane of any access
+_BITS = 8
+
+
 def classify(opcode: str) -> tuple[Unit, Kind, bool]:
     """Unit, kind, and whether the opcode is known, for `opcode` with its modifiers (`LDG.E.128`).
 
     On Volta, whose table knows no IMMA, the difference does not occur in practice, so one table serves all.
     """
-    found = _OPCODES.get(opcode.split(".", 1)[0])
-    return (*UNKNOWN, False) if found is None else (*found, True)
+    name, *modifiers = opcode.split(".")
+    found = _OPCODES.get(name)
+    if found is None:
+        return *UNKNOWN, False
+    unit, kind = found
+    if kind is Kind.LOAD and "STRONG" in modifiers and "GPU" in modifiers:
+        kind = Kind.L2_LOAD
+    return unit, kind, True
+
+
+def access_bytes(opcode: str) -> int:
+    """Bytes a lane of a memory instruction, as the simulator reads them from the opcode (`LDG.E.U8`, `LDG.E.64`):
+    the width that the tracer states may be wrong."""
+    for part in opcode.split("."):
+        digits = part.removeprefix("U")
+        if digits.isdigit():
+            return min(int(digits) // _BITS, _MOST_BYTES)
+    return _WORD_BYTES
 
 
 def memory_operand_expected(kind: Kind) -> bool:

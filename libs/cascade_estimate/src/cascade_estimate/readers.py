@@ -59,6 +59,12 @@ class SampledBlock:
         at = self.text.find(b"\n" + instruction + b"\n", at) if at >= 0 else -1
         return self.line + self.text.count(b"\n", 0, at + 1) if at >= 0 and self.line else 0
 
+    def addresses(self) -> int:
+        """Addresses in all of the block's lines."""
+        if self.text:
+            return self.text.count(b" 0x")
+        return sum(line.count(b" 0x") for _, lines in self.lines for line in lines)
+
     def warps(self, most: int | None = None) -> Warps:
         """Per warp its number and instruction lines; a block that is not whole lacks its end.
 

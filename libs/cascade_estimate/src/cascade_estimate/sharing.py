@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import TypeAlias
 
 from cascade_estimate.decode import Instruction
-from cascade_estimate.opcodes import Kind
+from cascade_estimate.opcodes import GLOBAL_KINDS
 
 _BURST_LINES = 8  # that show how an access spreads over slices
 
@@ -72,7 +72,7 @@ def block_accesses(warps: Iterable[tuple[int, list[Instruction]]], scale: float 
         seen: dict[int, int] = {}
         for instruction in instructions:
             line = instruction.line
-            if line < 0 or instruction.kind < Kind.LOAD:
+            if line < 0 or instruction.kind not in GLOBAL_KINDS:
                 continue
             pc = instruction.pc
             occurrence = seen.get(pc, 0)
@@ -206,7 +206,7 @@ def first_accesses(instructions: list[Instruction]) -> frozenset[int]:
     for instruction in instructions:
         if pending and not pending.isdisjoint(instruction.regs):
             break
-        if instruction.line >= 0 and instruction.kind >= Kind.LOAD:
+        if instruction.line >= 0 and instruction.kind in GLOBAL_KINDS:
             found.add(instruction.pc)
             pending.update(instruction.writes)
     return frozenset(found)

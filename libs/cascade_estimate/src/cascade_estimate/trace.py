@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from cascade_estimate.decode import Decoder, Instruction
+from cascade_estimate.decode import Decoder, Instruction, accessing
 from cascade_estimate.errors import TraceFormatError
 from cascade_estimate.header import TraceHeader, parse_header
 from cascade_estimate.loops import Loop, main_loop, shortened
@@ -94,15 +94,16 @@ class KernelTrace:
         block = self.sample[index]
         every = warps >= self.header.warps
         some = self.warps(index) if every else block.warps(warps)
+        picked = [accessing(lines, most) for _, lines in some]
+        numbers = [number for number, _ in some]
         if every and sum(len(lines) for _, lines in some) <= _SMALL_BLOCK:
             # The whole block will be executed anyway, so it is decoded once.
             accesses = [[one for one in warp if one.line >= 0][:most] for warp in self.block(index)]
         else:
-            accesses = self.decoder.accesses(some, index, most)
-        lines = (line for _, lines in block.lines for line in lines)
-        total = block.text.count(b" 0x") if block.text else sum(b" 0x" in line for line in lines)
-        numbers = [number for number, _ in some]
-        return block_accesses(zip(numbers, accesses, strict=True), total / max(sum(map(len, accesses)), 1))
+            lines_of = zip(numbers, (lines for lines, _ in picked), strict=True)
+            accesses = self.decoder.block(lines_of, index)
+        passed = sum(addresses for _, addresses in picked)
+        return block_accesses(zip(numbers, accesses, strict=True), block.addresses() / max(passed, 1))
 
 
 def read_trace(path: str | Path) -> KernelTrace:
@@ -162,5 +163,6 @@ def _read(name: str, chunks: Iterator[bytes], *, raw: bool) -> KernelTrace:
         header.lineinfo,
         (header.shared_base, header.local_base),
         lambda index, warp, line: sample[index].line_of(warp, line),
+        header.tracer_version,
     )
     return KernelTrace(name, header, sample, decoder, block_lines, instructions, size)
