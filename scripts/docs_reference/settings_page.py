@@ -6,6 +6,7 @@ from pathlib import Path
 from cascade_api.settings import ApiSettings
 from cascade_cli import bundled
 from cascade_cli.connecting import ConnectSettings
+from cascade_cli.demo import DemoSettings
 from cascade_cli.provisioning.settings import ProvisionSettings
 from cascade_cli.samples import SamplesSettings
 from cascade_cli.serve_settings import ServeSettings
@@ -43,6 +44,7 @@ GROUPS: Mapping[str, type[BaseSettings]] = {
     "worker": WorkerSettings,
     "connect": ConnectSettings,
     "upload": UploadSettings,
+    "demo": DemoSettings,
     "provision": ProvisionSettings,
     "samples": SamplesSettings,
 }

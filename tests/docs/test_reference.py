@@ -104,7 +104,9 @@ def _settings_classes() -> Iterator[type[BaseSettings]]:
                 continue
             module = importlib.import_module(found.name)
             for value in vars(module).values():
-                if inspect.isclass(value) and issubclass(value, BaseSettings) and value is not BaseSettings:
+                if not inspect.isclass(value) or not issubclass(value, BaseSettings):
+                    continue
+                if value is not BaseSettings and not value.__name__.startswith("_"):
                     yield value
 
 

@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,7 @@ from cascade_api.app import build_app
 from cascade_api.settings import ApiSettings
 from cascade_cli.main import app
 from cascade_cli.testing import DemoApp
+from cascade_client.upload import upload_trace
 from typer.testing import CliRunner, Result
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(240)]
@@ -70,7 +72,7 @@ def test_the_report_of_an_estimate_says_that_nothing_was_simulated(
 
 
 def test_lists_are_tables_or_json(cascade: Run, replay_app: DemoApp) -> None:
-    assert printed(cascade("traces", "--json"))[0]["id"] == "demo"
+    assert "demo" in {trace["id"] for trace in printed(cascade("traces", "--json"))}
     assert "demo/transformer-block" in cascade("traces").stdout
     assert "gemv_kernel" in cascade("traces", "demo").stdout
     assert {config["arch"] for config in printed(cascade("configs", "--arch", "sm_80", "--json"))} == {
@@ -167,7 +169,7 @@ def test_an_app_that_serves_here_is_found_without_being_named(
     monkeypatch.delenv("CASCADE_URL")
     monkeypatch.setenv("CASCADE_TOKEN", "meant-for-another-app")
     monkeypatch.setenv("CASCADE_DATA_DIR", str(replay_app.data_dir))
-    assert printed(cascade("traces", "--json"))[0]["id"] == "demo"
+    assert "demo" in {trace["id"] for trace in printed(cascade("traces", "--json"))}
 
 
 def test_without_any_app_the_next_step_is_named(
@@ -195,6 +197,27 @@ def test_an_upload_becomes_a_ready_trace(
     wrong = cascade("upload", demo_trace, "--run-name", "x", "--meta", "nothing")
     assert wrong.exit_code == 2
     assert "KEY=VALUE" in wrong.stderr
+
+
+def test_what_the_app_has_settled_is_not_uploaded_over(
+    cascade: Run, replay_app: DemoApp, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("CASCADE_URL")
+    monkeypatch.setenv("CASCADE_DATA_DIR", str(replay_app.data_dir))
+    mine = tmp_path / "mine"
+    (mine / "traces").mkdir(parents=True)
+    (mine / "traces" / "kernel-1.traceg").write_text("another kernel")
+    refused = cascade("upload", str(mine), "--run-name", "demo", "--wait")
+    assert refused.exit_code == 1
+    assert "the app has taken up a trace demo already" in refused.stderr
+    monkeypatch.setattr("cascade_cli.uploading.upload_trace", partial(upload_trace, status="failed"))
+    failed = cascade("upload", str(mine), "--run-name", "given up", "--wait")
+    assert failed.exit_code == 1
+    assert "trace given up is failed: profiler reported status" in failed.stdout
+    again = cascade("upload", str(mine), "--run-name", "given up", "--wait")
+    assert again.exit_code == 1
+    assert "the app has given up a trace given up (profiler reported status" in again.stderr
+    assert "Next: choose another --run-name, or remove the trace's objects" in again.stderr
 
 
 def test_the_served_document_is_the_one_that_the_client_is_checked_against(replay_app: DemoApp) -> None:

@@ -11,7 +11,7 @@ import pytest
 from cascade_cli.embedded.s3_requests import S3Access
 from cascade_client import upload
 from cascade_client.object_store import StoredObject, StoreError, UploadError, open_store
-from cascade_client.upload import JsonValue, UploadedFile, UploadReport, upload_trace
+from cascade_client.upload import JsonValue, UploadedFile, UploadReport, parse_meta, upload_trace
 
 SCRIPT = Path(__file__).parents[3] / "scripts" / "upload_trace.py"
 
@@ -23,6 +23,7 @@ async def send(
     *,
     status: str = "ok",
     progress: "Heard | None" = None,
+    settled: bool = False,
     **meta: JsonValue,
 ) -> UploadReport:
     return await upload_trace(
@@ -34,6 +35,7 @@ async def send(
         meta=meta,
         status=status,
         progress=progress,
+        settled=settled,
     )
 
 
@@ -230,6 +232,61 @@ async def test_what_cannot_be_uploaded_says_why(
     (trace / "metadata.json").write_text("{")
     with pytest.raises(UploadError, match="is not JSON"):
         await send(store, trace, prefix)
+
+
+async def test_a_settled_trace_takes_late_side_files_but_no_other_kernels(
+    store: S3Access, trace: Path, prefix: str
+) -> None:
+    await send(store, trace, prefix)
+    (trace / "real_timing.json").write_text("[1]")
+    (trace / "corrected_timeline.json").write_text("{}")
+    report = await send(store, trace, prefix, settled=True, model="late")
+    assert [file.path for file in report.files if not file.already_there] == [
+        "corrected_timeline.json",
+        "real_timing.json",
+    ]
+    before = await objects(store, f"{prefix}/")
+    (trace / "traces" / "kernel-1.traceg").write_bytes(b"new")
+    (trace / "real_timing.json").write_text("[2]")
+    with pytest.raises(
+        UploadError, match=r"1 of these files differ from its own, such as traces/kernel-1.traceg: choose"
+    ):
+        await send(store, trace, prefix, settled=True)
+    assert await objects(store, f"{prefix}/") == before
+
+
+@pytest.mark.parametrize("value", [float("nan"), float("inf"), ["\ud800"]])
+async def test_metadata_that_strict_json_cannot_say_is_refused_before_anything_is_sent(
+    trace: Path, value: JsonValue
+) -> None:
+    with pytest.raises(UploadError, match="the metadata cannot be written as JSON"):
+        await upload_trace(
+            trace, endpoint="http://127.0.0.1:1", bucket="b", prefix="p", run_name="r", meta={"entry": value}
+        )
+
+
+async def test_nan_is_no_json_in_metadata(trace: Path) -> None:
+    with pytest.raises(ValueError, match=r"the value of entry looks like JSON but is not: it holds NaN"):
+        parse_meta("entry=[NaN]")
+    (trace / "metadata.json").write_text('{"entry": -Infinity}')
+    with pytest.raises(UploadError, match=r"is not JSON \(it holds -Infinity\): correct or remove it"):
+        await upload_trace(
+            trace, endpoint="http://127.0.0.1:1", bucket="b", prefix="p", run_name="r", meta={}
+        )
+
+
+@pytest.mark.parametrize("sent_before", [False, True])
+async def test_a_file_that_vanishes_meanwhile_is_named(
+    store: S3Access, trace: Path, prefix: str, sent_before: bool
+) -> None:
+    class Remove(Heard):
+        def started(self, *, files: int, size_bytes: int) -> None:
+            (trace / "traces" / "kernelslist.g").unlink()
+
+    if sent_before:
+        await send(store, trace, prefix)
+    with pytest.raises(UploadError, match=r"traces/kernelslist.g cannot be read \(No such file"):
+        await send(store, trace, prefix, progress=Remove())
 
 
 async def test_a_store_that_refuses_or_is_away_is_named(store: S3Access, trace: Path) -> None:

@@ -151,6 +151,7 @@ def _urls(settings: ServeSettings, urls: StackUrls) -> running.RunningUrls:
         s3_endpoint=urls.s3.endpoint,
         s3_bucket=urls.s3.bucket,
         s3_internal_bucket=urls.s3.internal_bucket,
+        s3_prefix=settings.s3_prefix,
         s3_access_key=urls.s3.access_key,
         s3_secret_key=urls.s3.secret_key,
     )

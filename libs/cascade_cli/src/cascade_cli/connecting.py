@@ -42,8 +42,8 @@ class App:
         return self.token.get_secret_value() if self.token is not None else None
 
 
-def find_app() -> App:
-    """The app; ends the command with the next step where none is known."""
+def known_app() -> App | None:
+    """The app; None where the environment names none and none runs here."""
     settings = ConnectSettings()
     here = running.read(settings.data_dir)
     own = settings.url is None or (here is not None and settings.url.rstrip("/") == here.url)
@@ -51,12 +51,18 @@ def find_app() -> App:
         # The running app's own word goes before a token that was meant for another one.
         token = SecretStr(here.token) if here.token else settings.token
         return App(here.url, token, here)
-    if settings.url is None:
+    return App(settings.url, settings.token, None) if settings.url is not None else None
+
+
+def find_app() -> App:
+    """The app; ends the command with the next step where none is known."""
+    app = known_app()
+    if app is None:
         fail(
-            f"no app is known: CASCADE_URL is not set and none runs on {settings.data_dir.absolute()}",
+            f"no app is known: CASCADE_URL is not set and none runs on {ConnectSettings().data_dir.absolute()}",
             "export CASCADE_URL and CASCADE_TOKEN, or start `cascade serve` in this directory",
         )
-    return App(settings.url, settings.token, None)
+    return app
 
 
 @contextmanager

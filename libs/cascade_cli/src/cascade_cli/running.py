@@ -22,6 +22,7 @@ class RunningUrls:
     s3_endpoint: str
     s3_bucket: str
     s3_internal_bucket: str
+    s3_prefix: str
     s3_access_key: str | None
     s3_secret_key: str | None
 

@@ -10,10 +10,11 @@ import hashlib
 import json
 import os
 from collections import deque
-from collections.abc import Iterator, Mapping, Set
+from collections.abc import Iterator, Mapping, Sequence, Set
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
-from typing import Final, Protocol, TypeAlias
+from typing import Final, NoReturn, Protocol, TypeAlias
 
 from cascade_client.object_store import ObjectStore, StoredObject, UploadError, open_store
 
@@ -28,6 +29,7 @@ __all__ = [
 ]
 
 METADATA_NAME: Final = "metadata.json"
+KERNELS_FOLDER: Final = "traces/"
 
 PART_BYTES: Final = 16 * 1024 * 1024
 """A larger file travels in parts of this size. [bytes] S3 takes at least 5 MiB a part and at most 10,000
@@ -99,7 +101,7 @@ def parse_meta(text: str) -> tuple[str, JsonValue]:
         raise ValueError(f"{key!r} is written by the upload itself; for the status use --status")
     if value.startswith(("[", "{")):
         try:
-            parsed: JsonValue = json.loads(value)
+            parsed: JsonValue = _parsed(value)
         except ValueError as error:
             raise ValueError(f"the value of {key} looks like JSON but is not: {error}") from error
         return key, parsed
@@ -121,16 +123,20 @@ async def upload_trace(
     region: str = "us-east-1",
     addressing_style: str = "path",
     progress: UploadProgress | None = None,
+    settled: bool = False,
 ) -> UploadReport:
     """Upload `directory` as the trace `run_name` below `prefix` and return what was sent.
 
     meta: entries of metadata.json; they replace what a metadata.json in the directory says. Dotfiles are left
-    out, as the app does not see them. Without keys, requests are unsigned. Raises UploadError.
+    out, as the app does not see them. Without keys, requests are unsigned.
+    settled: the app is done with this trace. It takes late timing files and metadata, but never other kernels, so
+    those are refused. Raises UploadError, before anything is sent where the directory itself is wrong.
     """
     _check_run_name(run_name)
     files = await asyncio.to_thread(_read_directory, directory)
     root = "".join(f"{part}/" for part in (prefix.strip("/"), run_name) if part)
     metadata = await asyncio.to_thread(_read_metadata, directory)
+    body = _metadata_body({**metadata, "run_name": run_name, **meta, "status": status}, files, root=root)
     if progress is not None:
         progress.started(files=len(files), size_bytes=sum(file.size_bytes for file in files))
 
@@ -145,15 +151,35 @@ async def upload_trace(
     ) as store:
         there = await store.list_objects(root)
         unchanged = {file.path for file in files if await _is_there(file, there.get(root + file.path))}
+        if settled:
+            _refuse_other_kernels(run_name, [file.path for file in files if file.path not in unchanged])
         if len(unchanged) < len(files) and root + METADATA_NAME in there:
             # An older list of files must not call the mixture of old and new complete.
             await store.delete(root + METADATA_NAME)
         uploaded = await _upload_files(store, files, root=root, unchanged=unchanged, progress=progress)
-        listed: list[JsonValue] = [{"key": file.key, "bytes": file.size_bytes} for file in uploaded]
-        body = {**metadata, "run_name": run_name, **meta, "status": status, "files": listed}
-        text = json.dumps(body, indent=2, ensure_ascii=False, allow_nan=False) + "\n"
-        await store.put(root + METADATA_NAME, text.encode(), content_type="application/json")
+        await store.put(root + METADATA_NAME, body, content_type="application/json")
     return UploadReport(files=tuple(uploaded), uri=f"s3://{bucket}/{root}")
+
+
+def _metadata_body(entries: Mapping[str, JsonValue], files: Sequence[_LocalFile], *, root: str) -> bytes:
+    """The metadata.json of a complete upload. Raises UploadError for what strict JSON in UTF-8 cannot say."""
+    listed: list[JsonValue] = [{"key": root + file.path, "bytes": file.size_bytes} for file in files]
+    try:
+        text = json.dumps({**entries, "files": listed}, indent=2, ensure_ascii=False, allow_nan=False)
+        return f"{text}\n".encode()
+    except ValueError as error:
+        raise UploadError(
+            f"the metadata cannot be written as JSON ({error}): correct metadata.json or the given entries"
+        ) from error
+
+
+def _refuse_other_kernels(run_name: str, changed: Sequence[str]) -> None:
+    kernels = [path for path in changed if path.startswith(KERNELS_FOLDER)]
+    if kernels:
+        raise UploadError(
+            f"the app has taken up a trace {run_name} already, and {len(kernels)} of these files differ from its own, "
+            f"such as {kernels[0]}: choose another run name, or remove the trace's objects first"
+        )
 
 
 async def _upload_files(
@@ -199,14 +225,16 @@ async def _upload_file(
         if progress is not None:
             progress.advanced(file.size_bytes)
     else:
-        await store.put_file(
-            key,
-            file.source,
-            size_bytes=file.size_bytes,
-            part_bytes=_part_bytes(file),
-            advanced=None if progress is None else progress.advanced,
-        )
-    now = file.source.stat()
+        with _reading(file.source):
+            await store.put_file(
+                key,
+                file.source,
+                size_bytes=file.size_bytes,
+                part_bytes=_part_bytes(file),
+                advanced=None if progress is None else progress.advanced,
+            )
+    with _reading(file.source):
+        now = file.source.stat()
     if (now.st_size, now.st_mtime_ns) != (file.size_bytes, file.modified_ns):
         raise UploadError(
             f"{file.path} changed while it was uploaded ({file.size_bytes} bytes before, {now.st_size} now): "
@@ -219,7 +247,8 @@ async def _is_there(file: _LocalFile, there: StoredObject | None) -> bool:
     """Whether the bucket holds the file with the same size and checksum."""
     if there is None or there.size_bytes != file.size_bytes:
         return False
-    return there.etag in await asyncio.to_thread(_etags, file.source, _part_bytes(file))
+    with _reading(file.source):
+        return there.etag in await asyncio.to_thread(_etags, file.source, _part_bytes(file))
 
 
 def _part_bytes(file: _LocalFile) -> int:
@@ -240,11 +269,12 @@ def _read_directory(directory: Path) -> list[_LocalFile]:
             f"{directory} is no directory: give the trace's directory, the one that holds traces/"
         )
     files = []
-    for source in _walk(directory):
-        path = PurePosixPath(*source.relative_to(directory).parts).as_posix()
-        if path != METADATA_NAME:
-            status = source.stat()
-            files.append(_LocalFile(source, path, status.st_size, status.st_mtime_ns))
+    with _reading(directory):
+        for source in _walk(directory):
+            path = PurePosixPath(*source.relative_to(directory).parts).as_posix()
+            if path != METADATA_NAME:
+                status = source.stat()
+                files.append(_LocalFile(source, path, status.st_size, status.st_mtime_ns))
     if not files:
         raise UploadError(f"{directory} holds no files to upload")
     return sorted(files, key=lambda file: file.path)
@@ -268,8 +298,30 @@ def _walk(directory: Path) -> Iterator[Path]:
             yield source
 
 
-def _raise(error: OSError) -> None:
-    raise UploadError(f"{error.filename} cannot be read: {error.strerror}") from error
+def _raise(error: OSError) -> NoReturn:
+    raise error
+
+
+@contextmanager
+def _reading(path: Path) -> Iterator[None]:
+    """Raises UploadError for a file or folder that is gone or not ours to read."""
+    try:
+        yield
+    except OSError as error:
+        raise UploadError(
+            f"{error.filename or path} cannot be read ({error.strerror or error}): make it readable, "
+            "and run the upload again"
+        ) from error
+
+
+def _parsed(text: str | bytes) -> JsonValue:
+    """Strict JSON. Raises ValueError, also for NaN and Infinity, which Python would take."""
+    parsed: JsonValue = json.loads(text, parse_constant=_refuse_constant)
+    return parsed
+
+
+def _refuse_constant(name: str) -> NoReturn:
+    raise ValueError(f"it holds {name}")
 
 
 def _read_metadata(directory: Path) -> dict[str, JsonValue]:
@@ -278,7 +330,8 @@ def _read_metadata(directory: Path) -> dict[str, JsonValue]:
     if not path.is_file():
         return {}
     try:
-        content = json.loads(path.read_bytes())
+        with _reading(path):
+            content = _parsed(path.read_bytes())
     except ValueError as error:
         raise UploadError(f"{path} is not JSON ({error}): correct or remove it") from error
     if not isinstance(content, dict):
