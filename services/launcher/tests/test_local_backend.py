@@ -1,4 +1,5 @@
 import asyncio
+import errno
 import json
 import os
 import shlex
@@ -13,9 +14,18 @@ from pathlib import Path
 import pytest
 from cascade_core.runs.state import Run
 from cascade_core.s3.bucket import S3Bucket
-from cascade_launcher.backends import local
+from cascade_launcher.backends import local, processes
 from cascade_launcher.backends.local import LocalBackend, LocalOptions
-from cascade_launcher.backends.protocol import Ended, Gone, Launch, LaunchError, Running, Vital
+from cascade_launcher.backends.protocol import (
+    BackendUnavailable,
+    Ended,
+    Gone,
+    Launch,
+    LaunchError,
+    Running,
+    Vital,
+)
+from cascade_launcher.backends.records import Intent, ProcessRecord, Records
 from cascade_launcher.testing import PREFIX, TRACE_ID, Simulator, eventually, is_alive, processes_with
 
 LAUNCH = Launch(
@@ -121,16 +131,96 @@ async def test_the_next_launcher_finds_the_sim_instead_of_starting_it_again(
     assert len(simulator.starts(LAUNCH.sim_id)) == 1
 
 
+async def started_but_not_written_down(make: Make, simulator: Simulator, data_dir: Path) -> str:
+    """As by a launcher that was killed between fork and record; the process id."""
+    ref = await make(simulator.command("wait")).start(LAUNCH)
+    await eventually(lambda: simulator.is_up(LAUNCH.sim_id))
+    (data_dir / f"work/sims/{LAUNCH.sim_id}.pid").unlink()
+    return ref
+
+
 async def test_a_sim_that_was_started_but_never_written_down_is_found_by_its_lock(
     make: Make, simulator: Simulator, tmp_path: Path
 ) -> None:
-    ref = await make(simulator.command("wait")).start(LAUNCH)
-    await eventually(lambda: simulator.is_up(LAUNCH.sim_id))
-    (tmp_path / f"data/work/sims/{LAUNCH.sim_id}.pid").unlink()  # as if killed between fork and record
+    ref = await started_but_not_written_down(make, simulator, tmp_path / "data")
     following = make(simulator.command("wait"))
-    assert await following.alive(LAUNCH.sim_id) == Gone()
+    assert await following.census() == {LAUNCH.sim_id: Running()}
     assert await following.start(LAUNCH) == ref
     assert len(simulator.starts(LAUNCH.sim_id)) == 1
+    os.kill(int(ref), signal.SIGKILL)
+    assert isinstance(await ended(make(None)), Ended)  # by now it is written down
+
+
+async def test_a_sim_that_was_never_written_down_can_be_stopped(
+    make: Make, simulator: Simulator, tmp_path: Path
+) -> None:
+    ref = await started_but_not_written_down(make, simulator, tmp_path / "data")
+    await make(None).stop(LAUNCH.sim_id)
+    assert not is_alive(int(ref))
+    assert await make(None).census() == {}
+
+
+async def test_stop_all_ends_a_sim_that_was_never_written_down(
+    make: Make, simulator: Simulator, tmp_path: Path
+) -> None:
+    ref = await started_but_not_written_down(make, simulator, tmp_path / "data")
+    assert await local.stop_all(tmp_path / "data") == [LAUNCH.sim_id]
+    assert not is_alive(int(ref))
+
+
+async def test_a_lock_whose_process_does_not_show_itself_fails_the_launch_and_not_the_launcher(
+    make: Make, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(local, "GONE_WITHIN_S", 0.0)
+    backend = make("true")
+    records = Records.below(tmp_path / "data")
+    records.make_directory()
+    with records.locked(LAUNCH.sim_id, Intent(LAUNCH.run_id, LAUNCH.attempt)):
+        assert await backend.census() == {LAUNCH.sim_id: Running()}
+        with pytest.raises(LaunchError, match=f"no process with CASCADE_ATTEMPT={LAUNCH.attempt} is found"):
+            await backend.start(LAUNCH)
+        with pytest.raises(BackendUnavailable):
+            await backend.stop(LAUNCH.sim_id)
+    assert await backend.census() == {}
+    await backend.stop(LAUNCH.sim_id)
+    assert list((tmp_path / "data/work/sims").iterdir()) == []
+
+
+async def test_a_lock_that_is_let_go_while_its_process_is_looked_for_is_tried_again(
+    make: Make, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    looks = 0
+
+    async def none(survey: processes.Survey, attempt: str) -> list[int]:
+        nonlocal looks
+        looks += 1
+        return []
+
+    monkeypatch.setattr(processes.Survey, "of_attempt", none)
+    backend = make("true")
+    records = Records.below(tmp_path / "data")
+    records.make_directory()
+    with records.locked(LAUNCH.sim_id, Intent(LAUNCH.run_id, LAUNCH.attempt)):
+        starting = asyncio.create_task(backend.start(LAUNCH))
+        await eventually(lambda: looks >= 2)  # once for what may be on record, then for what holds the lock
+    with pytest.raises(BackendUnavailable, match="look again"):
+        await starting
+
+
+async def test_a_full_disk_does_not_keep_a_sim_running_when_cascade_stops(
+    make: Make, simulator: Simulator, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(records: Records, record: ProcessRecord) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    other = replace(LAUNCH, sim_id="sim-000000000001", attempt="b77e3b7a11d0")
+    backend = make(simulator.command("wait"))
+    pids = [int(await backend.start(launch)) for launch in (LAUNCH, other)]
+    monkeypatch.setattr(Records, "write", full)
+    await backend.stop_for_now(LAUNCH.sim_id, because="stopped")
+    assert not is_alive(pids[0])
+    assert await local.stop_all(tmp_path / "data") == [other.sim_id]
+    assert not is_alive(pids[1])
 
 
 async def test_a_sim_that_ended_while_no_launcher_looked_is_not_started_again(

@@ -19,7 +19,7 @@ from cascade_core.sims.transitions import SimState
 from cascade_core.testing.alongside import alongside
 from cascade_launcher.backends import local
 from cascade_launcher.backends.local import LocalBackend, LocalOptions
-from cascade_launcher.backends.protocol import LaunchError, Vital
+from cascade_launcher.backends.protocol import Launch, LaunchError, Vital
 from cascade_launcher.plan import MOST_LAUNCHES
 from cascade_launcher.reactor import Reactor
 from cascade_launcher.term import Timing
@@ -344,6 +344,34 @@ async def test_a_sim_that_a_killed_launcher_took_is_started_once_under_its_attem
     assert sim.launch_attempt == "5eed5eed5eed"
     (start,) = simulator.starts(sim_id)
     assert json.loads(start)["env"]["CASCADE_ATTEMPT"] == "5eed5eed5eed"
+
+
+async def test_a_sim_that_reported_but_was_never_written_down_goes_on(
+    log: JetStreamLog, backend_for: Build, simulator: Simulator, tmp_path: Path
+) -> None:
+    run = run_requested()
+    sim_id, attempt = run.sims[0].sim_id, "5eed5eed5eed"
+    await log.append(run)
+    await log.append(
+        SimLaunchStarted(occurred_at=datetime.now(UTC), run_id=run.run_id, sim_id=sim_id, attempt=attempt),
+        first=True,
+    )
+    launch = Launch(
+        sim_id=sim_id,
+        run_id=run.run_id,
+        trace_id=run.trace_id,
+        gpu_config="SM90_H100",
+        replica=0,
+        attempt=attempt,
+    )
+    ref = await backend_for(simulator.command("wait")).start(launch)
+    await eventually(lambda: simulator.is_up(sim_id))
+    (tmp_path / f"data/work/sims/{sim_id}.pid").unlink()  # as if killed between fork and record
+    await log.append(heartbeat(run.sims[0], run.run_id))
+    async with leading(log, backend_for(simulator.command("wait"))):
+        (sim,) = await until(log, lambda sims: sims[0].launcher_ref is not None or sims[0].is_terminal)
+    assert (sim.state, sim.launcher_ref) == (SimState.RUNNING, ref)
+    assert len(simulator.starts(sim_id)) == 1
 
 
 async def test_sims_go_on_over_a_change_of_launchers_and_what_ended_meanwhile_is_noticed(

@@ -18,8 +18,16 @@ from cascade_core.runs.state import Run
 from cascade_core.sim_tokens import sim_token
 
 from cascade_launcher.backends import processes
-from cascade_launcher.backends.protocol import Ended, Gone, Launch, LaunchError, Running, Vital
-from cascade_launcher.backends.records import AlreadyLocked, ProcessRecord, Records
+from cascade_launcher.backends.protocol import (
+    BackendUnavailable,
+    Ended,
+    Gone,
+    Launch,
+    LaunchError,
+    Running,
+    Vital,
+)
+from cascade_launcher.backends.records import AlreadyLocked, Intent, ProcessRecord, Records
 from cascade_launcher.backends.remote import split_command
 from cascade_launcher.bucket_traces import key_prefix
 from cascade_launcher.environment import contract, inherited
@@ -85,17 +93,18 @@ class LocalBackend:
 
     async def start(self, launch: Launch) -> str:
         """Start the simulator, or find the one that an earlier launcher started; returns its pid."""
-        known = self._find(launch.sim_id)
+        known = await self._find(launch.sim_id)
         if known is None:
             known = self._known[launch.sim_id] = await self._start(launch)
         return str(known.record.pid)
 
     async def stop(self, sim_id: str, *, patience_s: float = 0.0) -> None:
         """End the sim's processes: patience, SIGTERM, 5 s, SIGKILL; then forget it."""
-        known = self._find(sim_id)
-        if known is None:
-            return
-        await _end(known, self._survey, patience_s=patience_s)
+        known = await self._find(sim_id)
+        if known is None and self._records.is_locked(sim_id):
+            raise BackendUnavailable("the simulator runs, but its process is not found yet; look again")
+        if known is not None:
+            await _end(known, self._survey, patience_s=patience_s)
         self._records.forget(sim_id)
         self._known.pop(sim_id, None)
 
@@ -106,19 +115,20 @@ class LocalBackend:
         if known is None:
             return
         known.record = replace(known.record, ended_because=because)
-        self._records.write(known.record)
+        _write_if_possible(self._records, known.record)
         await _end(known, self._survey, patience_s=0.0)
 
     async def alive(self, sim_id: str) -> Vital:
         """How one sim's process fares."""
-        known = self._find(sim_id)
-        return Gone() if known is None else self._vital(known)
+        known = await self._find(sim_id)
+        if known is None:
+            return Running() if self._records.is_locked(sim_id) else Gone()
+        return self._vital(known)
 
     async def census(self) -> Mapping[str, Vital]:
-        """Every process that is on record, by whichever launcher."""
-        for sim_id in self._records.sim_ids():
-            self._find(sim_id)
-        return {sim_id: self._vital(known) for sim_id, known in self._known.items()}
+        """Every process that was started, by whichever launcher, written down or not."""
+        vitals = {sim_id: await self.alive(sim_id) for sim_id in self._records.sim_ids() | self._known.keys()}
+        return {sim_id: vital for sim_id, vital in vitals.items() if not isinstance(vital, Gone)}
 
     async def finish(self, run_id: str) -> None:
         """The trace stays on disk for the next run."""
@@ -151,10 +161,11 @@ class LocalBackend:
             )
         try:
             self._records.make_directory()
-            with self._records.locked(launch.sim_id) as lock:
-                return self._spawn(launch, [program, *command[1:]], environ, lock)
-        except AlreadyLocked:
-            return await self._found_by_marker(launch)
+            try:
+                with self._records.locked(launch.sim_id, Intent(launch.run_id, launch.attempt)) as lock:
+                    return self._spawn(launch, [program, *command[1:]], environ, lock)
+            except AlreadyLocked:
+                return await self._found_by_marker(launch)
         except OSError as error:
             raise LaunchError(
                 f"could not start {command[0]!r}: {error.strerror or error}"
@@ -183,23 +194,33 @@ class LocalBackend:
         return _Process(record, child)
 
     async def _found_by_marker(self, launch: Launch) -> _Process:
-        """The process that a launcher started just before it was killed, and so never wrote down."""
-        async with asyncio.timeout(GONE_WITHIN_S):
-            while True:
-                for pid in await self._survey.of_attempt(launch.attempt):
-                    started = processes.started_at(pid)
-                    if started is not None:
-                        record = _record_of(launch, pid, started)
-                        self._records.write(record)
-                        return _Process(record, None)
-                await asyncio.sleep(LOOK_EVERY_S)
+        """The process that a launcher started just before it was killed, and so never wrote down.
 
-    def _find(self, sim_id: str) -> _Process | None:
+        Raises LaunchError where it does not show itself in time, BackendUnavailable where it has ended meanwhile.
+        """
+        loop = asyncio.get_running_loop()
+        until = loop.time() + GONE_WITHIN_S
+        intent = Intent(launch.run_id, launch.attempt)
+        while (record := await _record_by_attempt(self._survey, launch.sim_id, intent)) is None:
+            if not self._records.is_locked(launch.sim_id):
+                raise BackendUnavailable("what held the sim's lock has let go of it; look again")
+            if loop.time() >= until:
+                raise LaunchError(
+                    f"the sim's lock is held, but no process with CASCADE_ATTEMPT={launch.attempt} is found. "
+                    "End what holds it (`fuser` tells), then launch a new run."
+                )
+            await asyncio.sleep(LOOK_EVERY_S)
+        _write_if_possible(self._records, record)
+        return _Process(record, None)
+
+    async def _find(self, sim_id: str) -> _Process | None:
         """A known process, or one that is on record: adopted from a launcher that is gone."""
-        known = self._known.get(sim_id)
-        if known is None and (record := self._records.read(sim_id)) is not None:
-            known = self._known[sim_id] = _Process(record, None)
-        return known
+        if sim_id not in self._known:
+            record = await _record_of_any(self._records, self._survey, sim_id)
+            # Another task may have found it meanwhile.
+            if record is not None and sim_id not in self._known:
+                self._known[sim_id] = _Process(record, None)
+        return self._known.get(sim_id)
 
     def _vital(self, known: _Process) -> Vital:
         if known.child is not None:
@@ -225,13 +246,18 @@ async def stop_all(data_dir: Path) -> list[str]:
     """
     records = Records.below(data_dir)
     survey = processes.Survey()
+    found = await asyncio.gather(
+        *(_record_of_any(records, survey, sim_id) for sim_id in sorted(records.sim_ids()))
+    )
+    on_record = [record for record in found if record is not None]
+    members = await asyncio.gather(*(survey.members(record.leader) for record in on_record))
     running = [
         _Process(replace(record, ended_because=STOPPED_ERROR), None)
-        for record in records.read_all()
-        if await survey.members(record.leader)
+        for record, pids in zip(on_record, members, strict=True)
+        if pids
     ]
     for known in running:
-        records.write(known.record)
+        _write_if_possible(records, known.record)
     async with asyncio.TaskGroup() as tasks:
         for known in running:
             tasks.create_task(_end(known, survey, patience_s=0.0))
@@ -242,6 +268,35 @@ def _record_of(launch: Launch, pid: int, started: str) -> ProcessRecord:
     return ProcessRecord(
         sim_id=launch.sim_id, run_id=launch.run_id, attempt=launch.attempt, pid=pid, started=started
     )
+
+
+async def _record_of_any(records: Records, survey: processes.Survey, sim_id: str) -> ProcessRecord | None:
+    """The sim's record; made now for a process that holds its lock and was never written down."""
+    record = records.read(sim_id)
+    if record is not None or not records.is_locked(sim_id) or (intent := records.intent(sim_id)) is None:
+        return record
+    record = await _record_by_attempt(survey, sim_id, intent)
+    if record is not None:
+        _write_if_possible(records, record)
+    return record
+
+
+async def _record_by_attempt(survey: processes.Survey, sim_id: str, intent: Intent) -> ProcessRecord | None:
+    for pid in await survey.of_attempt(intent.attempt):
+        started = processes.started_at(pid)
+        if started is not None:
+            return ProcessRecord(
+                sim_id=sim_id, run_id=intent.run_id, attempt=intent.attempt, pid=pid, started=started
+            )
+    return None
+
+
+def _write_if_possible(records: Records, record: ProcessRecord) -> None:
+    """A full disk costs the next launcher what it could have read, and must not keep this one from its work."""
+    try:
+        records.write(record)
+    except OSError as error:
+        _logger.warning("the sim's process cannot be written down", sim_id=record.sim_id, error=str(error))
 
 
 async def _end(known: _Process, survey: processes.Survey, *, patience_s: float) -> None:

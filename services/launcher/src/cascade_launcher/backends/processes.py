@@ -68,7 +68,9 @@ class Survey:
         }
 
     async def of_attempt(self, attempt: str) -> list[int]:
-        """Running processes that carry the attempt, leaders of a group first."""
+        """Running processes that carry the attempt, leaders of a group first; none where there is no /proc."""
+        if not _HAS_PROC:
+            return []
         found = [process for process in await self.everything() if process.attempt == attempt]
         return [process.pid for process in sorted(found, key=lambda p: (p.group != p.pid, p.pid))]
 

@@ -3,7 +3,7 @@ again.
 
 `<sim id>.pid` names the process; `<sim id>.lock` is locked by the process itself, from the moment it exists:
 the lock is inherited by the fork, so no kill of the launcher, however timed, leaves a process that nobody
-knows of.
+knows of. It holds the attempt, by which the process is found where no launcher lived to write its number down.
 """
 
 import fcntl
@@ -18,6 +18,8 @@ from cascade_launcher.backends.processes import Leader
 from cascade_launcher.endings import MOST_OUTPUT_CHARS, lines_of
 
 _TAIL_BYTES = 4 * MOST_OUTPUT_CHARS
+_RECORD = ".pid"
+_LOCK = ".lock"
 
 
 class AlreadyLocked(Exception):
@@ -42,6 +44,14 @@ class ProcessRecord:
         return Leader(self.pid, self.started, self.attempt)
 
 
+@dataclass(frozen=True, slots=True)
+class Intent:
+    """A start that is about to be made, or was made and never recorded."""
+
+    run_id: str
+    attempt: str
+
+
 class Records:
     """The files of one directory, `$CASCADE_DATA_DIR/work/sims`."""
 
@@ -61,46 +71,62 @@ class Records:
         """Raises OSError."""
         self._directory.mkdir(parents=True, exist_ok=True)
 
-    def read_all(self) -> list[ProcessRecord]:
-        """Every record there is."""
-        found = (self.read(sim_id) for sim_id in self.sim_ids())
-        return [record for record in found if record is not None]
-
-    def sim_ids(self) -> list[str]:
-        """The sims that have a record."""
-        return sorted(path.stem for path in self._directory.glob("sim-*.pid"))
+    def sim_ids(self) -> set[str]:
+        """The sims that have a record, or whose start may have come before one."""
+        return {path.stem for path in self._directory.glob("sim-*") if path.suffix in (_RECORD, _LOCK)}
 
     def read(self, sim_id: str) -> ProcessRecord | None:
         """The record of one sim. One that cannot be read counts as absent: the lock still tells."""
         try:
-            return ProcessRecord(**json.loads((self._directory / f"{sim_id}.pid").read_bytes()))
+            return ProcessRecord(**json.loads((self._directory / f"{sim_id}{_RECORD}").read_bytes()))
         except (OSError, ValueError, TypeError):
             return None
 
     def write(self, record: ProcessRecord) -> None:
         """Replace the sim's record whole. Raises OSError."""
-        path = self._directory / f"{record.sim_id}.pid"
-        temporary = path.with_suffix(".pid.tmp")
+        path = self._directory / f"{record.sim_id}{_RECORD}"
+        temporary = path.with_suffix(f"{_RECORD}.tmp")
         temporary.write_text(json.dumps(asdict(record)))
         temporary.replace(path)
 
     def forget(self, sim_id: str) -> None:
         """The sim is over and its processes are gone. Its output stays."""
-        for suffix in (".pid", ".lock"):
+        for suffix in (_RECORD, _LOCK):
             (self._directory / f"{sim_id}{suffix}").unlink(missing_ok=True)
 
     @contextmanager
-    def locked(self, sim_id: str) -> Iterator[int]:
+    def locked(self, sim_id: str, intent: Intent) -> Iterator[int]:
         """A descriptor of the sim's lock, to be inherited by its process. Raises AlreadyLocked, OSError."""
-        descriptor = os.open(self._directory / f"{sim_id}.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        descriptor = os.open(self._lock_path(sim_id), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         try:
-            try:
-                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError as error:
-                raise AlreadyLocked(sim_id) from error
+            if not _taken(descriptor):
+                raise AlreadyLocked(sim_id)
+            os.ftruncate(descriptor, 0)
+            os.pwrite(descriptor, json.dumps(asdict(intent)).encode(), 0)
             yield descriptor
         finally:
             os.close(descriptor)  # the lock itself lives on with the process that inherited it
+
+    def is_locked(self, sim_id: str) -> bool:
+        """Whether a process of the sim exists, or is being started."""
+        try:
+            descriptor = os.open(self._lock_path(sim_id), os.O_RDWR | os.O_CLOEXEC)
+        except OSError:
+            return False
+        try:
+            return not _taken(descriptor)
+        finally:
+            os.close(descriptor)
+
+    def intent(self, sim_id: str) -> Intent | None:
+        """What the sim's lock says of its start; None where there is nothing to be read."""
+        try:
+            return Intent(**json.loads(self._lock_path(sim_id).read_bytes()))
+        except (OSError, ValueError, TypeError):
+            return None
+
+    def _lock_path(self, sim_id: str) -> Path:
+        return self._directory / f"{sim_id}{_LOCK}"
 
     def last_output(self, sim_id: str) -> tuple[str, ...]:
         """The end of what the simulator wrote."""
@@ -112,3 +138,12 @@ class Records:
                 return lines_of(out.read(_TAIL_BYTES), whole=start == 0)
         except OSError:
             return ()
+
+
+def _taken(descriptor: int) -> bool:
+    """Whether the lock was free, and is this process's now."""
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
