@@ -1,8 +1,10 @@
 """A page that lives on a stream: what a reader is doing goes on while events redraw it."""
 
+import asyncio
+
 from cascade_cli.testing_runs import operator_log, tell, tell_run
 from cascade_cli.testing_serve import Server
-from playwright.async_api import expect
+from playwright.async_api import Route, expect
 
 from tests.browser.conftest import OpenPage
 
@@ -29,3 +31,49 @@ async def test_the_question_before_a_cancel_keeps_the_focus_where_the_reader_put
         await page.keyboard.press("Enter")
         await expect(page.get_by_test_id("cancel-run")).to_be_visible()
         await expect(page.locator(".head").get_by_test_id("state")).to_have_text("active")
+
+
+async def test_a_cancelled_sim_is_not_called_failed_for_having_been_silent(
+    server: Server, estimated_run: str, open_page: OpenPage
+) -> None:
+    async with operator_log(server.data_dir) as log:
+        run = await tell_run(log, "demo", {"SM80_A100": 1})
+        sim = run.sims[0]
+        await tell(log, [*run.launched(sim), run.heartbeat(sim), run.silent(sim)])
+    page = await open_page(server, f"/runs/{run.run_id}/sims/{sim.sim_id}")
+    drawer = page.get_by_test_id("sim-drawer")
+    banner = drawer.locator(".banner")
+    await expect(banner).to_contain_text("Lost")
+    async with server.client() as client:
+        (await client.post(f"/api/runs/{run.run_id}/cancel")).raise_for_status()
+    await expect(drawer.get_by_test_id("state")).to_have_text("cancelled")
+    await expect(banner).to_have_text("Before it was cancelledno heartbeat for 60s")
+
+
+async def test_a_running_sims_log_is_followed_though_it_came_before_the_run_did(
+    server: Server, estimated_run: str, open_page: OpenPage
+) -> None:
+    async with operator_log(server.data_dir) as log:
+        run = await tell_run(log, "demo", {"SM80_A100": 1})
+        sim = run.sims[0]
+        await tell(log, [*run.launched(sim), run.heartbeat(sim), run.chunk(sim, 0, numbered(0, 300))])
+        page = await open_page(server, "/traces")
+        asked = asyncio.Event()
+
+        async def late(route: Route) -> None:
+            await asked.wait()
+            await route.continue_()
+
+        await page.route(f"**/api/runs/{run.run_id}", late)
+        await page.goto(f"{server.url}/runs/{run.run_id}/sims/{sim.sim_id}/log")
+        await expect(page.get_by_label("Log", exact=True).first).to_contain_text("300 lines")
+        asked.set()
+        await expect(page.get_by_label("Follow the end")).to_be_checked()
+        await expect(page.get_by_text("line 299", exact=True)).to_be_visible()
+        await tell(log, [run.chunk(sim, 1, numbered(300, 600))])
+        await expect(page.get_by_text("line 599", exact=True)).to_be_visible()
+
+
+def numbered(start: int, end: int) -> list[str]:
+    """Lines that tell their place."""
+    return [f"line {number}" for number in range(start, end)]

@@ -91,7 +91,13 @@ function LogBody({ log, running }: { log: LogLines; running: boolean }) {
   const [text, setText] = useState(query.peek().get("q") ?? "");
   const [regex, setRegex] = useState(query.peek().get("re") === "1");
   const [only, setOnly] = useState(false);
-  const [follow, setFollow] = useState(running);
+  // Null until the sim is seen to run or the reader says: the log may be here before the run is. The last lines that
+  // come when the sim ends are followed too.
+  const [wanted, setFollow] = useState<boolean | null>(null);
+  useEffect(() => {
+    if (running) setFollow((known) => known ?? true);
+  }, [running]);
+  const follow = wanted ?? false;
   // A hit belongs to what was searched for when it was chosen: an effect would reset it after the next key already.
   const sought = `${regex ? "re" : "text"} ${text}`;
   const [chosen, setHit] = useState({ at: 0, turn: 0, sought });

@@ -2,7 +2,7 @@
 import { useEffect, useRef, useState } from "preact/hooks";
 import { Age, Banner, ErrorNote, Facts, KernelName, Meter, StateBadge, WordBadge } from "../../components/basics";
 import { ENGINE_LABEL, timeWordOf } from "../../model/engine";
-import type { Sim } from "../../model/entities";
+import type { Sim, SimState } from "../../model/entities";
 import { MISSING, formatExact, formatMhz, formatNs, formatRate, formatSpan } from "../../model/units";
 import { navigate, pathOf } from "../../router";
 import { now } from "../../state/clock";
@@ -41,6 +41,9 @@ export function SimDrawer({ store, simId }: { store: RunStore; simId: string }) 
   );
 }
 
+/** A sim that was lost and then cancelled keeps the word about its silence. */
+const ERROR_TITLE: Partial<Record<SimState, string>> = { failed: "Failed", lost: "Lost", cancelled: "Before it was cancelled" };
+
 function Details({ sim, store }: { sim: Sim; store: RunStore }) {
   const [failure, setFailure] = useState<Error | null>(null);
   const ended = sim.finishedAt !== null;
@@ -65,7 +68,7 @@ function Details({ sim, store }: { sim: Sim; store: RunStore }) {
         <code>{sim.id}</code>
       </div>
       {sim.error !== null && (
-        <Banner tone={sim.state === "lost" ? "warn" : "error"} title={sim.state === "lost" ? "Lost" : "Failed"}>
+        <Banner tone={sim.state === "failed" ? "error" : "warn"} title={ERROR_TITLE[sim.state] ?? "Reported"}>
           <p class="break">{sim.error}</p>
         </Banner>
       )}
