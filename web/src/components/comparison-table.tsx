@@ -64,7 +64,7 @@ function totalNote(column: ColumnSummary): string {
 
 function mapeNote(column: ColumnSummary): string {
   if (column.measuredOn !== null) return `no error: the real times are ${column.measuredOn}'s`;
-  return column.mapePct === null ? "no error: no row has both times" : `MAPE ${formatPercent(column.mapePct)} over ${plural(column.mapeRows, "kernel")}`;
+  return column.mapePct === null ? "no error: no row has both times" : `MAPE ${formatPercent(column.mapePct)} over ${plural(column.mapeRows, "kernel")}, against ${column.realWord} times`;
 }
 
 function ratioNote(column: ColumnSummary): string {
@@ -84,12 +84,11 @@ const SORTS: ReadonlyArray<readonly [SortKey, string]> = [
 interface TableProps {
   /** Times, with the measured ones where there are any. */
   readonly table: Table;
-  readonly realWord: RealWord;
   /** The same rows with another number. */
   readonly metricTable: (metric: Metric) => Table;
 }
 
-export function ComparisonTable({ table: times, realWord, metricTable }: TableProps) {
+export function ComparisonTable({ table: times, metricTable }: TableProps) {
   const [metric, setMetric] = useState<Metric>("time");
   const [text, setText] = useState("");
   const [sort, setSort] = useState<SortKey>("order");
@@ -136,7 +135,7 @@ export function ComparisonTable({ table: times, realWord, metricTable }: TablePr
           {plural(rows.length, grouped ? "name" : "kernel")}
         </span>
       </div>
-      <Legend table={base} realWord={realWord} />
+      <Legend table={base} />
       <VirtualList
         label={`${METRIC_LABEL[metric]} of each kernel by config`}
         testid="comparison"
@@ -146,7 +145,7 @@ export function ComparisonTable({ table: times, realWord, metricTable }: TablePr
         row={(index) => {
           const row = rows[index];
           if (row === undefined) return null;
-          return <CompareRow key={`${grouped}${row.index}`} row={row} at={index} table={base} labels={labels} rowPx={rowPx} scaleNs={rowScale ? longestOf(row) : base.longestNs} format={FORMAT[metric]} realWord={realWord} />;
+          return <CompareRow key={`${grouped}${row.index}`} row={row} at={index} table={base} labels={labels} rowPx={rowPx} scaleNs={rowScale ? longestOf(row) : base.longestNs} format={FORMAT[metric]} />;
         }}
       />
     </div>
@@ -165,8 +164,8 @@ const FORMAT: Record<Metric, Format> = {
 };
 
 /** What bars, whiskers and marks mean, for the columns that are there. */
-function Legend({ table, realWord }: { table: Table; realWord: RealWord }) {
-  const measured: readonly RealWord[] = table.hasReal || table.hasErrors ? [realWord] : [];
+function Legend({ table }: { table: Table }) {
+  const measured = table.columns.filter((column) => table.hasReal || column.mapeRows > 0).map((column) => column.realWord);
   const words = [...new Set<TimeWord | RealWord>([...measured, ...table.columns.map((column) => column.word)])];
   const spread = table.rows.some((row) => row.cells.some((cell) => cell !== null && cell.time.high > cell.time.low));
   return (
@@ -197,10 +196,9 @@ interface RowProps {
   readonly rowPx: number;
   readonly scaleNs: number;
   readonly format: Format;
-  readonly realWord: RealWord;
 }
 
-function CompareRow({ row, at, table, labels, rowPx, scaleNs, format, realWord }: RowProps) {
+function CompareRow({ row, at, table, labels, rowPx, scaleNs, format }: RowProps) {
   const percent = (ns: number) => `${scaleNs === 0 ? 0 : (ns / scaleNs) * 100}%`;
   return (
     <div class="compare-row" role="row" aria-rowindex={at + 1} style={{ height: `${rowPx}px` }} data-testid="compare-row">
@@ -225,7 +223,7 @@ function CompareRow({ row, at, table, labels, rowPx, scaleNs, format, realWord }
             <Part kernels={row.realKernels} of={row.count} />
           ) : (
             <span class="bar-track" aria-hidden="true">
-              <i class={`real w-${realWord}`} style={{ width: row.realNs === null ? "0" : percent(row.realNs) }} />
+              <i class={`real w-${table.columns[0]?.realWord ?? "measured"}`} style={{ width: row.realNs === null ? "0" : percent(row.realNs) }} />
             </span>
           )}
           <span class="num">{formatNs(row.realNs)}</span>

@@ -1,7 +1,8 @@
 // Runs laid side by side: which columns a set of runs gives, and what a reader
 // must know before trusting the comparison. Pure.
 import type { ColumnInput, RealTimes } from "./comparison";
-import { measuredElsewhere, timeWordOf } from "./engine";
+import type { Evidence } from "./engine";
+import { kernelNamesOf, measuredElsewhere, realWordOf, timeWordOf } from "./engine";
 import { letterOf } from "./labels";
 import type { Kernel, RunWithSims } from "./entities";
 
@@ -22,6 +23,11 @@ export function groupBySim(kernels: readonly Kernel[]): Map<string, Kernel[]> {
   return groups;
 }
 
+/** What a compared run shows of where its numbers come from. */
+export function evidenceOf({ run, kernels }: ComparedRun): Evidence {
+  return { run, trace: run.trace, sims: run.sims, kernelNames: kernelNamesOf(kernels.values()), traceKernelNames: null };
+}
+
 export const columnKey = (runId: string, config: string): string => `${runId}:${config}`;
 
 /** One column a run and config; where there are several runs a letter names each. */
@@ -35,6 +41,7 @@ export function compareColumns(runs: readonly ComparedRun[]): ColumnInput[] {
       real,
       trace: run.traceId,
       measuredOn: measuredElsewhere(config, run.trace),
+      realWord: realWordOf(run.trace),
     })),
   );
 }

@@ -12,6 +12,7 @@ const column = (label: string, replicas: Array<Array<number | null>>, names?: st
   key: label,
   label,
   word: "simulated",
+  realWord: "measured",
   replicas: replicas.map((times) => ({ kernels: kernels(times, names), succeeded: true })),
 });
 const real = (...times: Array<number | null>) => new Map(times.map((ns, i) => [i, { ns, name: COPY }]));
@@ -42,7 +43,7 @@ describe("a table", () => {
   });
 
   test("totals count only replicas that succeeded", () => {
-    const input: ColumnInput = { key: "A", label: "A", word: "simulated", replicas: [{ kernels: kernels([10, 20]), succeeded: true }, { kernels: kernels([1]), succeeded: false }] };
+    const input: ColumnInput = { key: "A", label: "A", word: "simulated", realWord: "measured", replicas: [{ kernels: kernels([10, 20]), succeeded: true }, { kernels: kernels([1]), succeeded: false }] };
     expect(buildTable([input], new Map()).columns[0]?.total).toEqual({ median: 30, low: 30, high: 30, n: 1 });
   });
 

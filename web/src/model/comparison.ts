@@ -2,7 +2,7 @@
 // replicas; a row is one kernel position. All aggregation happens here, so that
 // tables and bars only draw. Times are simulated nanoseconds.
 import { readableName } from "./demangle";
-import type { TimeWord } from "./engine";
+import type { RealWord, TimeWord } from "./engine";
 import type { Kernel } from "./entities";
 
 /** Median over replicas with its range; `n` is the number of replicas behind it. */
@@ -21,6 +21,8 @@ export interface ColumnInput {
   readonly replicas: ReadonlyArray<{ readonly kernels: readonly Kernel[]; readonly succeeded: boolean }>;
   /** The config that the real times were taken on, where this column is another one: the difference is then no error. */
   readonly measuredOn?: string | null;
+  /** What this column's real times are. */
+  readonly realWord: RealWord;
   /** Where columns come from several runs: the trace of this one's. */
   readonly trace?: string;
   /** Real times of this column's own trace, where columns come from different traces. */
@@ -75,6 +77,7 @@ export interface ColumnSummary {
   readonly ties: boolean;
   /** As in the input: why there is no error. */
   readonly measuredOn: string | null;
+  readonly realWord: RealWord;
   /** Mean absolute error over the rows with both numbers, in percent. */
   readonly mapePct: number | null;
   readonly mapeRows: number;
@@ -185,6 +188,7 @@ function finish(inputs: readonly ColumnInput[], rows: readonly Row[]): Table {
       label: input.label,
       word: input.word,
       measuredOn: input.measuredOn ?? null,
+      realWord: input.realWord,
       total,
       kernels: fullest[i]?.count ?? 0,
       fewer: fewer[i] ?? false,

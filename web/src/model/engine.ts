@@ -2,7 +2,7 @@
 // for older ones the documented signs of the stand-in simulator decide. A screen
 // that shows numbers shows these notices above them.
 import { readableName } from "./demangle";
-import type { Engine, Run, Sim, Trace } from "./entities";
+import type { Engine, Kernel, Run, Sim, Trace } from "./entities";
 
 export type NoticeKind = "sample" | "replay" | "stand-in" | "estimate";
 
@@ -31,6 +31,22 @@ export interface Evidence {
   readonly kernelNames: ReadonlySet<string>;
   /** Mangled names of the trace's own kernels; null while they are not known. */
   readonly traceKernelNames: ReadonlySet<string> | null;
+}
+
+/** Kernels of each sim that are looked at: enough to tell whose they are, and a run has thousands. */
+const TELLING_KERNELS = 64;
+
+export function kernelNamesOf(lists: Iterable<readonly Kernel[]>): Set<string> {
+  const names = new Set<string>();
+  for (const kernels of lists) {
+    for (const kernel of kernels.slice(0, TELLING_KERNELS)) names.add(kernel.name);
+  }
+  return names;
+}
+
+/** False when the numbers are a replayed log's: configs then differ by nothing. A sample's own replay keeps its meaning. */
+export function isComparable(evidence: Evidence): boolean {
+  return !noticesFor(evidence).some((notice) => notice.kind === "stand-in" || (notice.kind === "replay" && !evidence.run.replay));
 }
 
 export function noticesFor(evidence: Evidence): Notice[] {

@@ -8,9 +8,9 @@ import { ColumnCards, ComparisonTable } from "../components/comparison-table";
 import { Notices } from "../components/notices";
 import { RequestTable } from "../components/request-table";
 import type { ComparedRun } from "../model/compare-runs";
-import { compareColumns, differentTraces, groupBySim, sharedReal } from "../model/compare-runs";
+import { compareColumns, differentTraces, evidenceOf, groupBySim, sharedReal } from "../model/compare-runs";
 import { buildMetricTable, buildTable } from "../model/comparison";
-import { measuredElsewhere, mergedNotices, noticesFor } from "../model/engine";
+import { isComparable, measuredElsewhere, mergedNotices, noticesFor } from "../model/engine";
 import type { Run } from "../model/entities";
 import { shareNames, toKernel, toRun, toRunDetail } from "../model/entities";
 import { letterOf } from "../model/labels";
@@ -116,8 +116,7 @@ function SideBySide({ runs }: { runs: readonly ComparedRun[] }) {
   const columns = useMemo(() => all.filter((column) => !hidden.includes(column.key)), [all, hidden.join()]);
   const table = useMemo(() => buildTable(columns, sharedReal(runs)), [columns, runs]);
   const traces = differentTraces(runs);
-  const realWord = runs.some(({ run }) => !run.trace.sample) ? "measured" : "reconstructed";
-  const replayed = runs.some(({ run }) => run.sims.some((sim) => sim.engine === "replay") && !run.replay && !run.sample);
+  const comparable = useMemo(() => runs.every((run) => isComparable(evidenceOf(run))), [runs]);
   const lanes = useMemo(
     () =>
       columns.flatMap((column): TimelineLane[] => {
@@ -153,8 +152,8 @@ function SideBySide({ runs }: { runs: readonly ComparedRun[] }) {
             <p class="muted">No kernel to compare yet.</p>
           ) : (
             <>
-              <ColumnCards table={table} comparable={!replayed} />
-              <ComparisonTable table={table} realWord={realWord} metricTable={(metric) => buildMetricTable(columns, metric)} />
+              <ColumnCards table={table} comparable={comparable} />
+              <ComparisonTable table={table} metricTable={(metric) => buildMetricTable(columns, metric)} />
             </>
           )}
         </div>
@@ -176,20 +175,7 @@ function SideBySide({ runs }: { runs: readonly ComparedRun[] }) {
 }
 
 function CompareNotices({ runs }: { runs: readonly ComparedRun[] }) {
-  const named = useMemo(
-    () =>
-      runs.map(({ run, kernels }, at) => ({
-        letter: letterOf(at),
-        notices: noticesFor({
-          run,
-          trace: run.trace,
-          sims: run.sims,
-          kernelNames: new Set([...kernels.values()].flatMap((list) => list.slice(0, 64).map((kernel) => kernel.name))),
-          traceKernelNames: null,
-        }),
-      })),
-    [runs],
-  );
+  const named = useMemo(() => runs.map((run, at) => ({ letter: letterOf(at), notices: noticesFor(evidenceOf(run)) })), [runs]);
   return <Notices notices={runs.length > 1 ? mergedNotices(named) : (named[0]?.notices ?? [])} />;
 }
 

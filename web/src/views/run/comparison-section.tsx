@@ -4,7 +4,7 @@ import { ColumnCards, ComparisonTable } from "../../components/comparison-table"
 import type { ColumnInput } from "../../model/comparison";
 import { buildMetricTable, buildTable } from "../../model/comparison";
 import type { Estimate } from "../../model/estimate";
-import { measuredElsewhere, noticesFor, realWordOf, timeWordOf } from "../../model/engine";
+import { isComparable, kernelNamesOf, measuredElsewhere, realWordOf, timeWordOf } from "../../model/engine";
 import type { LiveRun } from "../../model/run-state";
 import { noKernelText } from "../../model/run-state";
 import type { RunStore } from "../../state/live-run";
@@ -15,7 +15,7 @@ export function ComparisonSection({ store, estimate }: { store: RunStore; estima
   const real = useRealTiming(live);
   const columns = useMemo(() => (live === null ? [] : columnsOf(live)), [live]);
   const table = useMemo(() => (live === null ? null : buildTable(columns, real?.byIndex ?? new Map())), [columns, real]);
-  const comparable = useMemo(() => live === null || isComparable(live), [live]);
+  const comparable = useMemo(() => live === null || isComparable({ run: live.run, trace: live.trace, sims: [...live.sims.values()], kernelNames: kernelNamesOf(live.kernels.values()), traceKernelNames: null }), [live]);
   const intervals = useMemo(() => new Map((estimate?.configs ?? []).flatMap((one) => (one.total === null ? [] : [[one.config, one.total] as const]))), [estimate]);
   return (
     <section class="card" aria-labelledby="comparison">
@@ -29,22 +29,12 @@ export function ComparisonSection({ store, estimate }: { store: RunStore; estima
         ) : (
           <>
             <ColumnCards table={table} comparable={comparable} intervals={intervals} />
-            <ComparisonTable table={table} realWord={live === null ? "measured" : realWordOf(live.trace)} metricTable={(metric) => buildMetricTable(columns, metric)} />
+            <ComparisonTable table={table} metricTable={(metric) => buildMetricTable(columns, metric)} />
           </>
         )}
       </div>
     </section>
   );
-}
-
-/** False when the numbers are a replayed log's: configs then differ by nothing. A sample's own replay keeps its meaning. */
-function isComparable(live: LiveRun): boolean {
-  const kernelNames = new Set<string>();
-  for (const kernels of live.kernels.values()) {
-    for (const kernel of kernels.slice(0, 64)) kernelNames.add(kernel.name);
-  }
-  const notices = noticesFor({ run: live.run, trace: live.trace, sims: [...live.sims.values()], kernelNames, traceKernelNames: null });
-  return !notices.some((notice) => notice.kind === "stand-in" || (notice.kind === "replay" && !live.run.replay));
 }
 
 export function columnsOf(live: LiveRun): ColumnInput[] {
@@ -53,6 +43,7 @@ export function columnsOf(live: LiveRun): ColumnInput[] {
     key: `${live.run.id} ${config}`,
     label: config,
     measuredOn: measuredElsewhere(config, live.trace),
+    realWord: realWordOf(live.trace),
     word: timeWordOf([...live.sims.values()].filter((sim) => sim.config === config), live),
     replicas: live.simIds.flatMap((id) => {
       const sim = live.sims.get(id);

@@ -5,7 +5,7 @@ import type { ComponentChildren } from "preact";
 import { useEffect, useMemo, useRef, useState } from "preact/hooks";
 import { Age, Badge, Banner, ErrorNote, Loading, PageHead, StateBadge, StateBar, StateCounts } from "../../components/basics";
 import { Notices } from "../../components/notices";
-import { noticesFor } from "../../model/engine";
+import { kernelNamesOf, noticesFor } from "../../model/engine";
 import type { LiveRun } from "../../model/run-state";
 import { formatSpan, plural } from "../../model/units";
 import { navigate, pathOf } from "../../router";
@@ -241,10 +241,7 @@ function RunNotices({ store }: { store: RunStore }) {
   const facts = useComputed(() => {
     const live = store.run.value;
     if (live === null) return null;
-    const names = new Set<string>();
-    for (const kernels of live.kernels.values()) {
-      for (const kernel of kernels.slice(0, 64)) names.add(kernel.name);
-    }
+    const names = kernelNamesOf(live.kernels.values());
     const sims = [...live.sims.values()];
     const key = [live.run.state, names.size, ...sims.map((sim) => `${sim.engine}${sim.state}${sim.kernelsDone > sim.kernelsTotal}`)].join();
     return { key, live, names, sims };
