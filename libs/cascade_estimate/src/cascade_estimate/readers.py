@@ -1,4 +1,5 @@
-"""Readers that stream the text of a trace and keep a sample of its blocks.
+"""The reader that streams the text of a processed trace and keeps a sample of its blocks; `raw_reader` has the
+one of raw traces.
 
 Blocks to keep are chosen from the header's grid before the first is met, so memory is bounded by constants
 whatever the file's size, and nothing is read twice.
@@ -19,9 +20,9 @@ from cascade_estimate.header import TraceHeader
 
 _CHUNK_BYTES = 1 << 18
 _COMPRESSED_BYTES = 1 << 16
-_BLOCK_LIMIT_BYTES = 8 << 20  # text kept of one block; a longer block is represented by its first warps
-_SAMPLE_LIMIT_BYTES = 24 << 20  # text kept of all blocks together
-_TAIL_BYTES = 64  # kept of blocks that are only counted, to see their end
+BLOCK_LIMIT_BYTES = 8 << 20  # text kept of one block; a longer block is represented by its first warps
+SAMPLE_LIMIT_BYTES = 24 << 20  # text kept of all blocks together
+_TAIL_BYTES = 64  # kept of every block, to see its end
 _LENGTHS = 1 << 14  # block lengths whose number of lines is remembered
 _COUNTED_BLOCKS = 1 << 20  # blocks whose sizes are remembered one by one
 
@@ -150,6 +151,7 @@ class ProcessedReader:
         self._index = -1
         self._pieces: list[bytes] = []
         self._piece_bytes = 0
+        self._tail = b""
         self._newlines = 0
         self._keep = False
         # Blocks of one kernel that are equally long have equally many lines, so each length is counted once.
@@ -174,7 +176,7 @@ class ProcessedReader:
             self._take(text, start, at, whole=start > 0)
             self._close()
             self._index += 1
-            self._keep = self._index in self._wanted and self._kept_bytes < _SAMPLE_LIMIT_BYTES
+            self._keep = self._index in self._wanted and self._kept_bytes < SAMPLE_LIMIT_BYTES
             start = place = at + len(begin)
         cut = max(last, start)
         self._take(text, start, cut)
@@ -191,12 +193,10 @@ class ProcessedReader:
         self._newlines += lines
         if self._index < 0:
             return
+        self._tail = (self._tail + text[max(start, end - _TAIL_BYTES) : end])[-_TAIL_BYTES:]
         if not self._keep:
-            self._pieces = [
-                (b"".join(self._pieces) + text[max(start, end - _TAIL_BYTES) : end])[-_TAIL_BYTES:]
-            ]
             return
-        room = _BLOCK_LIMIT_BYTES - self._piece_bytes
+        room = BLOCK_LIMIT_BYTES - self._piece_bytes
         if room > 0:
             piece = text[start : min(end, start + room)]
             self._pieces.append(piece)
@@ -210,8 +210,8 @@ class ProcessedReader:
             return
         text = b"".join(self._pieces)
         kept = self._piece_bytes > 0
-        whole = kept and self._piece_bytes < _BLOCK_LIMIT_BYTES
-        if (whole or not kept) and b"#END_TB" not in text[-_TAIL_BYTES:]:
+        whole = kept and self._piece_bytes < BLOCK_LIMIT_BYTES
+        if b"#END_TB" not in self._tail:
             end = self._lines_before + self._lines + self._newlines
             problem = f"block {self._index} ends without #END_TB; the trace is cut or damaged"
             raise TraceFormatError(self._source, end, problem)
@@ -231,6 +231,7 @@ class ProcessedReader:
         self._newlines = 0
         self._pieces = []
         self._piece_bytes = 0
+        self._tail = b""
 
     def finish(self) -> tuple[dict[int, SampledBlock], array[int], int]:
         self._take(self._rest, 0, len(self._rest))
@@ -301,64 +302,3 @@ def _split_warps(block: SampledBlock, most: int | None) -> Warps:
     if not found:
         raise fault(0, "no warp is in it")
     return tuple(found)
-
-
-class RawReader:
-    """Collects the lines of wanted blocks from a raw trace, where all warps are mixed."""
-
-    def __init__(self, source: str, header: TraceHeader) -> None:
-        self._source, self._header = source, header
-        grid = header.grid
-        self._of_prefix: dict[bytes, int] = {}
-        for index in planned_blocks(grid):
-            x, y, z = index % grid[0], index // grid[0] % grid[1], index // (grid[0] * grid[1])
-            self._of_prefix[b"%d %d %d" % (x, y, z)] = index
-        alternatives = b"|".join(sorted(self._of_prefix))
-        self._line = re.compile(rb"^(" + alternatives + rb") (\d+) (.*)$", re.MULTILINE)
-        self._warps: dict[int, dict[int, list[bytes]]] = {}
-        self._kept_bytes = 0
-        self._instructions = 0
-        self._rest = b""
-        self._cluster = header.tracer_version >= 6
-
-    def feed(self, chunk: bytes) -> None:
-        text = self._rest + chunk
-        cut = text.rfind(b"\n") + 1
-        self._rest = text[cut:]
-        text = text[:cut]
-        self._instructions += len(re.findall(rb"^\d", text, re.MULTILINE))
-        if self._kept_bytes > _SAMPLE_LIMIT_BYTES:
-            return
-        for prefix, warp, line in self._line.findall(text):
-            rest = line.split(b" ", 7)[7] if self._cluster else line
-            self._warps.setdefault(self._of_prefix[prefix], {}).setdefault(int(warp), []).append(rest)
-            self._kept_bytes += len(rest)
-
-    def finish(self) -> tuple[dict[int, SampledBlock], array[int], int]:
-        if self._rest.strip():
-            raise TraceFormatError(
-                self._source, 0, f"the last line is cut: {self._rest[-60:].decode(errors='replace')!r}"
-            )
-        if not self._warps:
-            raise TraceFormatError(
-                self._source, 0, "no instruction of the sampled blocks is in the trace; is it cut?"
-            )
-        sample = {
-            index: SampledBlock(
-                index,
-                b"",
-                tuple((warp, tuple(lines)) for warp, lines in sorted(warps.items())),
-                True,
-                self._source,
-            )
-            for index, warps in sorted(self._warps.items())
-        }
-        for index, block in sample.items():
-            for warp, lines in block.lines:
-                if b" EXIT " not in lines[-1]:
-                    raise TraceFormatError(
-                        self._source,
-                        0,
-                        f"block {index}, warp {warp} does not end with EXIT; is the trace cut?",
-                    )
-        return sample, array("l"), self._instructions

@@ -15,7 +15,8 @@ from cascade_estimate.decode import Decoder, Instruction, accessing
 from cascade_estimate.errors import TraceFormatError
 from cascade_estimate.header import TraceHeader, parse_header
 from cascade_estimate.loops import Loop, main_loop, shortened
-from cascade_estimate.readers import ProcessedReader, RawReader, SampledBlock, Warps, chunks_of
+from cascade_estimate.raw_reader import RawReader
+from cascade_estimate.readers import ProcessedReader, SampledBlock, Warps, chunks_of
 from cascade_estimate.sharing import BlockAccesses, block_accesses
 
 _SMALL_BLOCK = 1500  # instructions of a block that is surely executed whole
