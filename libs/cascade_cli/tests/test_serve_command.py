@@ -175,6 +175,54 @@ async def test_no_service_is_started_again_while_the_others_are_stopped(
     assert all(one.process is not None and one.process.returncode is not None for one in services)
 
 
+STARTS_A_SIM_AND_IS_KILLED = """
+import asyncio, os, pathlib, signal, time
+from cascade_launcher.backends.local import LocalBackend, LocalOptions
+from cascade_launcher.backends.protocol import Launch
+pid_file = pathlib.Path(__file__).with_name("sim.pid")
+if pid_file.exists():
+    time.sleep(600)
+data_dir = pathlib.Path(os.environ["CASCADE_DATA_DIR"])
+backend = LocalBackend(
+    LocalOptions(
+        sim_cmd="sleep 600", main_url="http://127.0.0.1:1", token="", data_dir=data_dir, accelsim_dir=data_dir,
+        bucket_name="b", prefix="p",
+    ),
+    None,
+    os.environ,
+)
+launch = Launch(
+    sim_id="sim-000000000001", run_id="run-1", trace_id="t", gpu_config="A", replica=0, attempt=os.urandom(6).hex()
+)
+draft = pid_file.with_suffix(".draft")
+draft.write_text(asyncio.run(backend.start(launch)))
+draft.replace(pid_file)
+os.kill(os.getpid(), signal.SIGKILL)
+"""
+
+
+async def test_no_sim_of_a_killed_launcher_outlives_the_app(
+    environment: pytest.MonkeyPatch, settings_here: ServeSettings, tmp_path: Path
+) -> None:
+    environment.setenv("PYTHONPATH", str(tmp_path))
+    (tmp_path / "test_killed_launcher.py").write_text(STARTS_A_SIM_AND_IS_KILLED)
+    environment.setitem(app_stack.MODULES, "launcher", "test_killed_launcher")
+    pid_file = tmp_path / "sim.pid"
+    async with app_stack.running_app(settings_here, only=("launcher",)), asyncio.timeout(60):
+        while not pid_file.exists():  # noqa: ASYNC110 - another process
+            await asyncio.sleep(0.02)
+        assert _runs(pid_file)
+    assert not _runs(pid_file)
+
+
+def _runs(pid_file: Path) -> bool:
+    try:
+        stat = Path(f"/proc/{pid_file.read_text()}/stat").read_text()
+    except (FileNotFoundError, ProcessLookupError):
+        return False
+    return stat.rpartition(")")[2].split()[0] not in "ZX"
+
+
 @pytest.mark.parametrize(
     ("host", "url"),
     [

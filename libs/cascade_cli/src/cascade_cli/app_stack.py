@@ -45,6 +45,8 @@ MODULES = {
     "api": "cascade_api.main",
     "samples": "cascade_cli.samples",
 }
+# Ends the local sims that a killed launcher left.
+STOP_SIMS = "cascade_launcher.stop_all"
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,6 +136,11 @@ async def running_app(
             watching.cancel()
             await asyncio.gather(watching, return_exceptions=True)
             await supervisor.stop()
+            # On a log that outlives this app another launcher may lead, and the sims would be its own.
+            if "launcher" in only and settings.sims == "local" and settings.nats_url is None:
+                await supervisor.run_last(
+                    ServiceProcess("stop-sims", STOP_SIMS, environment_of("launcher", settings, stack))
+                )
 
 
 def _first(error: BaseException) -> BaseException:

@@ -13,8 +13,9 @@ import structlog
 
 _logger = structlog.get_logger(__name__)
 
-STOP_GRACE_S = 8.0
-"""Longer than the launcher's own grace for its sims."""
+STOP_GRACE_S = 20.0
+"""More than the launcher needs: 2 s to tell the log, 5 s from SIGTERM to SIGKILL of its sims, 10 s until the kernel has
+ended them, and a second to leave."""
 RESTART_WAIT_S = (0.2, 1.0, 3.0)
 """Waits before the first, second and every later restart in a row."""
 STEADY_AFTER_S = 30.0
@@ -105,6 +106,17 @@ class Supervisor:
             return
         with suppress(ProcessLookupError):
             process.terminate()
+        await self._ended(service)
+
+    async def run_last(self, service: Service) -> None:
+        """Run what ends by itself, once; killed like any other where it takes too long."""
+        await self._start(service)
+        await self._ended(service)
+
+    @staticmethod
+    async def _ended(service: Service) -> None:
+        process = service.process
+        assert process is not None
         try:
             async with asyncio.timeout(STOP_GRACE_S):
                 await process.wait()

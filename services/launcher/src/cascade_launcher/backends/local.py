@@ -241,7 +241,7 @@ class LocalBackend:
 async def stop_all(data_dir: Path) -> list[str]:
     """End every local sim below `data_dir`, whichever launcher started it; returns the ids of those that ran.
 
-    For `cascade serve`, whose own launcher may have been killed: after this, no sim's process is left. The
+    Whatever became of their launchers, no sim's process is left after this. The
     records stay, so that the next launcher gives these sims up with the reason.
     """
     records = Records.below(data_dir)
