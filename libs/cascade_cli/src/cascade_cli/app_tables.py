@@ -13,7 +13,7 @@ from cascade_client.report_text import (
     failed_lines,
     headline,
     kind_of_time,
-    no_real_timing,
+    no_accuracy,
     number,
     ranking,
     time_headings,
@@ -160,7 +160,7 @@ def show_report(report: Report, console: Console) -> None:
     _section(
         console,
         "Accuracy against real hardware",
-        [accuracy_line(e) for e in report.accuracy] or [no_real_timing(report)],
+        [accuracy_line(e) for e in report.accuracy] or [no_accuracy(report)],
     )
     worst = [worst_line(kernel, report).replace("`", "") for kernel in report.worst_kernels]
     _section(console, worst_title(report), worst or ["No kernel finished."])

@@ -21,6 +21,7 @@ TIE_SHARE: Final = 0.01
 """Configs whose times are within 1 % of each other tie. spec: agents, Report 1"""
 
 MOST_WORST_KERNELS: Final = 5
+_OF_THE_STAND_IN: Final = "the numbers come from the stand-in simulator and do not describe the trace"
 
 
 class _Part(BaseModel):
@@ -73,7 +74,7 @@ class WorstKernel(_Part):
     sim_ns: dict[str, float | None]
     """The sims' time by config. [ns]"""
     error_percent: dict[str, float]
-    """Signed error by config; empty without a measured time."""
+    """Signed error by config; empty without a measured time, or where there is no accuracy to speak of."""
     share_percent: float | None
     """Share of the sims' time, mean of the configs."""
     slowest_over_fastest: float | None
@@ -102,6 +103,8 @@ class Report(_Part):
     """Groups of configs within 1 % of each other."""
     has_real_timing: bool
     accuracy: list[ConfigError]
+    no_accuracy_because: str | None
+    """Why there is none; None where there is."""
     worst_by: str
     """`error` or `share`."""
     worst_kernels: list[WorstKernel]
@@ -126,9 +129,11 @@ def build_report(
     names = {kernel.kernel_name for kernel in kernels}
     statements = statements_of(run, trace=trace, kernels=kernels)
     times = [_config_time(name, run.sims, by_sim) for name in _configs(run)]
-    reason = _not_comparable(run, times, by_sim, of_the_trace=numbers_are_of_the_trace(run, trace, names))
+    of_the_trace = numbers_are_of_the_trace(run, trace, names)
+    reason = _not_comparable(run, times, by_sim, of_the_trace=of_the_trace)
     times = _ordered(times, comparable=reason is None)
     ties = _tie_groups(times) if reason is None else []
+    unjudged = _not_judged(comparison, of_the_trace=of_the_trace)
     return Report(
         run_id=run.id,
         trace_id=run.trace_id,
@@ -144,10 +149,11 @@ def build_report(
         ties=[group for group in ties if len(group) > 1],
         has_real_timing=comparison.has_real_timing,
         accuracy=[_config_error(name, run, comparison) for name in comparison.configs]
-        if comparison.has_real_timing
+        if unjudged is None
         else [],
-        worst_by="error" if comparison.has_real_timing else "share",
-        worst_kernels=_worst_kernels(comparison, run),
+        no_accuracy_because=unjudged,
+        worst_by="error" if unjudged is None else "share",
+        worst_kernels=_worst_kernels(comparison, run, by_error=unjudged is None),
         failed_sims=[
             failed_sim(
                 sim,
@@ -205,7 +211,7 @@ def _not_comparable(
 ) -> str | None:
     """Why configs must not be ranked; None where they may."""
     if not of_the_trace:
-        return "the numbers come from the stand-in simulator and do not describe the trace"
+        return _OF_THE_STAND_IN
     timed = [config for config in times if config.median_ns is not None]
     if len(timed) < 2:
         return "fewer than two configs have a time"
@@ -218,6 +224,13 @@ def _not_comparable(
     if len({sim.engine for sim in done}) > 1:
         return "the sims' numbers were not all made in the same way"
     return None
+
+
+def _not_judged(comparison: Comparison, *, of_the_trace: bool) -> str | None:
+    """Why no time may be held against a measured one; None where it may."""
+    if not comparison.has_real_timing:
+        return "the trace has no real timing"
+    return None if of_the_trace else _OF_THE_STAND_IN
 
 
 def _ordered(times: Sequence[ConfigTime], *, comparable: bool) -> list[ConfigTime]:
@@ -270,13 +283,13 @@ def _error_percent(row: ComparisonRow, config: str) -> float | None:
     return (simulated - row.real_ns) / row.real_ns * 100
 
 
-def _worst_kernels(comparison: Comparison, run: RunDetail) -> list[WorstKernel]:
+def _worst_kernels(comparison: Comparison, run: RunDetail, *, by_error: bool) -> list[WorstKernel]:
     totals = {
         name: fsum(time for row in comparison.rows if (time := row.sim_ns.get(name)) is not None)
         for name in comparison.configs
     }
-    found = [_weighed(row, comparison.configs, totals) for row in comparison.rows]
-    if comparison.has_real_timing:
+    found = [_weighed(row, comparison.configs, totals, judged=by_error) for row in comparison.rows]
+    if by_error:
         captured_on = run.trace.real_gpu_config
         # An error is one only against the GPU that was measured; without that knowledge every config counts.
         judged = [captured_on] if captured_on in comparison.configs else comparison.configs
@@ -295,7 +308,10 @@ def _worst_kernels(comparison: Comparison, run: RunDetail) -> list[WorstKernel]:
     return ranked[:MOST_WORST_KERNELS]
 
 
-def _weighed(row: ComparisonRow, configs: Sequence[str], totals: Mapping[str, float]) -> WorstKernel:
+def _weighed(
+    row: ComparisonRow, configs: Sequence[str], totals: Mapping[str, float], *, judged: bool
+) -> WorstKernel:
+    errors = {name: error for name in configs if (error := _error_percent(row, name)) is not None}
     times = [(name, time) for name in configs if (time := row.sim_ns.get(name)) is not None]
     shares = [time / totals[name] * 100 for name, time in times if totals[name] > 0]
     known = [time for _, time in times]
@@ -305,7 +321,7 @@ def _weighed(row: ComparisonRow, configs: Sequence[str], totals: Mapping[str, fl
         kernel_name=row.kernel_name,
         real_ns=row.real_ns,
         sim_ns={name: row.sim_ns.get(name) for name in configs},
-        error_percent={name: error for name in configs if (error := _error_percent(row, name)) is not None},
+        error_percent=errors if judged else {},
         share_percent=fsum(shares) / len(shares) if shares else None,
         slowest_over_fastest=max(known) / min(known) if len(known) > 1 and min(known) > 0 else None,
     )

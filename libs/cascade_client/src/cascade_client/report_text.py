@@ -65,9 +65,7 @@ def markdown(report: Report) -> str:
     parts.append(_table(time_headings(report), [time_row(config) for config in report.configs]))
     parts.append(ranking(report))
     parts.append("## Accuracy against real hardware")
-    parts.append(
-        "\n".join(f"- {accuracy_line(error)}" for error in report.accuracy) or no_real_timing(report)
-    )
+    parts.append("\n".join(f"- {accuracy_line(error)}" for error in report.accuracy) or no_accuracy(report))
     parts.append(f"## {worst_title(report)}")
     parts.append(
         "\n".join(f"- {worst_line(kernel, report)}" for kernel in report.worst_kernels)
@@ -83,9 +81,10 @@ def time_title(report: Report) -> str:
     return kind_of_time(report.time_word).capitalize()
 
 
-def no_real_timing(report: Report) -> str:
-    """What stands in place of the accuracy where nothing was measured."""
-    return f"The trace has no real timing, so this report covers {kind_of_time(report.time_word)} only."
+def no_accuracy(report: Report) -> str:
+    """What stands in place of the accuracy where there is none."""
+    reason = report.no_accuracy_because or "nothing was compared"
+    return f"{reason[0].upper()}{reason[1:]}, so this report covers {kind_of_time(report.time_word)} only."
 
 
 def time_headings(report: Report) -> tuple[str, ...]:
