@@ -21,7 +21,10 @@ _RULES = (
     ),
     (r"an `async with` block, or `close` it\.", "a `with` block, or `close` it. For one thread."),
     (r"-> AsyncGenerator\[(\w+), None\]", r"-> Iterator[\1]"),
-    (r"AsyncGenerator, AsyncIterator, Awaitable, Callable, Sequence", "Callable, Iterator, Sequence"),
+    (
+        r"AsyncGenerator, AsyncIterator, Awaitable, Callable, Generator, Sequence",
+        "Callable, Generator, Iterator, Sequence",
+    ),
     (r"Awaitable\[None\]", "None"),
     (r"await asyncio\.to_thread\(([\w.]+), ", r"\1("),
     (r"await asyncio\.to_thread\(([\w.]+)\)", r"\1()"),

@@ -313,6 +313,21 @@ def test_where_only_other_gpus_were_measured_no_error_is_spoken_of() -> None:
     assert "MAPE" not in text
 
 
+def test_a_stand_ins_times_are_not_held_against_measured_ones() -> None:
+    comparison = compared([(100.0, {"A": 300.0}), (100.0, {"A": 700.0})], real=True)
+    one = sim("A", engine="replay")
+    report = build_report(a_run(one), kernels=times(one, 300, 700), comparison=comparison)
+    assert report.accuracy == []
+    assert "stand-in" in (report.no_accuracy_because or "")
+    assert report.worst_by == "share"
+    assert [kernel.kernel_index for kernel in report.worst_kernels] == [1, 0]
+    assert report.worst_kernels[0].error_percent == {}
+    text = markdown(report)
+    assert "MAPE" not in text
+    assert "largest error" not in text
+    assert "do not describe the trace, so this report covers replayed time only." in text
+
+
 def test_without_real_timing_the_worst_kernels_are_the_longest() -> None:
     rows: list[tuple[float | None, dict[str, float | None]]] = [
         (None, {"A": 10.0, "B": 10.0}),
@@ -410,3 +425,22 @@ def test_a_removed_trace_does_not_hide_the_report() -> None:
     with pytest.raises(StopIteration) as end:
         steps.send(["ERROR"])
     assert end.value.value.failed_sims[0].cause_lines == ["ERROR"]
+
+
+def test_a_sims_statements_are_of_its_own_kernels() -> None:
+    one, other = sim("A"), sim("A", 1, engine="estimate")
+    overlapping = [kernel.model_copy(update={"since_last_completion": True}) for kernel in times(other, 1)]
+    for sim_id, said in ((None, ["estimate", "overlap"]), (one.id, []), (other.id, ["estimate", "overlap"])):
+        steps = gathering.gather_statements(a_run(one, other), sim_id)
+        next(steps)
+        steps.throw(NotFound(404, "trace demo not found"))
+        with pytest.raises(StopIteration) as end:
+            steps.send([*times(one, 1), *overlapping])
+        assert [statement.kind for statement in end.value.value] == said
+
+
+def test_before_a_kernel_is_finished_none_are_asked_for() -> None:
+    steps = gathering.gather_statements(a_run(sim("A", done=0)), None)
+    next(steps)
+    with pytest.raises(StopIteration):
+        steps.send(detail(trace()))

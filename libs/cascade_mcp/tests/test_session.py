@@ -154,12 +154,10 @@ async def test_failures_say_what_to_do_and_never_the_token(replay_app: DemoApp) 
         too_many = await call(
             session, "launch_run", trace_id="demo", entries=[{"gpu_config": "SM80_A100", "count": 65}]
         )
-        bad_pattern = await call(session, "read_log", sim_id="sim-1", pattern="(")
     assert "run run-000000000000 not found" in text(missing)
     assert "list_runs" in text(missing)
     assert "SM90_H100 is sm_90 but trace demo is sm_80" in text(wrong_arch)
     assert too_many.is_error
-    assert "regular expression" in text(bad_pattern)
     async with connected(replay_app, CASCADE_TOKEN="not-the-token") as session:
         refused = await call(session, "list_traces")
         status = data(await call(session, "check_app"))

@@ -125,7 +125,7 @@ def results(
         wanted = saving.wanted(client, run, results=output, perfetto=perfetto, files=files)
         saved = saving.save(client, wanted)
         comparison = client.comparison(run.id)
-        statements = saving.statements_of_run(client, run)
+        statements = client.statements(run)
     if as_json:
         print_json(
             {

@@ -1,4 +1,4 @@
-"""`cascade results`: what is said above the numbers, and which files are saved where, with a bar for each."""
+"""`cascade results`: which files are saved where, with a bar for each."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -7,10 +7,7 @@ from pathlib import Path
 from cascade_client import calls
 from cascade_client.calls import Download
 from cascade_client.client import CascadeClient
-from cascade_client.errors import NotFound
-from cascade_client.provenance import Statement, statements_of
 from cascade_client.wire.runs import RunDetail
-from cascade_client.wire.traces import TraceDetail
 from rich.progress import BarColumn, DownloadColumn, Progress, TaskID, TextColumn, TransferSpeedColumn
 
 from cascade_cli.output import fail, stderr
@@ -50,16 +47,6 @@ def wanted(
             if "/" not in file.name
         ]
     return found
-
-
-def statements_of_run(client: CascadeClient, run: RunDetail) -> list[Statement]:
-    """What must be said before the run's numbers."""
-    trace: TraceDetail | None
-    try:
-        trace = client.trace(run.trace_id)
-    except NotFound:
-        trace = None  # removed since; the run keeps what it needs of it
-    return statements_of(run, trace=trace, kernels=client.kernels(run.id))
 
 
 def save(client: CascadeClient, files: list[Wanted]) -> list[str]:

@@ -4,7 +4,7 @@
 """
 
 import asyncio
-from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Generator, Sequence
 from contextlib import asynccontextmanager
 from datetime import UTC, datetime
 from pathlib import Path
@@ -19,6 +19,7 @@ from cascade_client.drafts import Draft
 from cascade_client.errors import ClientError, Unreachable
 from cascade_client.lines import LineReader
 from cascade_client.progress import RunProgress
+from cascade_client.provenance import Statement
 from cascade_client.report import Report
 from cascade_client.retry import STREAM_RETRIES, RetryPolicy
 from cascade_client.sse import SseReader
@@ -226,7 +227,16 @@ class AsyncCascadeClient:
 
     async def report(self, run_id: str) -> Report:
         """What the run found, with how far it can be trusted on top."""
-        steps = gathering.gather_report(run_id, datetime.now(UTC))
+        return await self._gathered(gathering.gather_report(run_id, datetime.now(UTC)))
+
+    async def statements(self, run: RunDetail, *, sim_id: str | None = None) -> list[Statement]:
+        """What must be said before any of the run's numbers, the gravest first.
+
+        sim_id: before the numbers of this sim of it alone.
+        """
+        return await self._gathered(gathering.gather_statements(run, sim_id))
+
+    async def _gathered(self, steps: Generator[gathering.Step, object, T]) -> T:
         try:
             step = next(steps)
             while True:
@@ -237,8 +247,8 @@ class AsyncCascadeClient:
                 else:
                     step = steps.send(answer)
         except StopIteration as end:
-            report: Report = end.value
-            return report
+            gathered: T = end.value
+            return gathered
 
     async def _answer(self, step: gathering.Step) -> object:
         match step:

@@ -1,4 +1,4 @@
-"""What a report needs from the app, asked for step by step.
+"""What a report, or the statements above other numbers, need from the app, asked for step by step.
 
 A generator yields what it needs next and is sent the answer, or thrown the call's error. Each client drives it in its
 own way, so the order of the calls stands here once.
@@ -14,6 +14,7 @@ from cascade_client.calls import Call
 from cascade_client.errors import NotFound
 from cascade_client.failures import explains, has_cause
 from cascade_client.progress import TERMINAL_SIM_STATES
+from cascade_client.provenance import Statement, statements_of
 from cascade_client.report import Report, build_report
 from cascade_client.wire.results import Comparison, KernelStat
 from cascade_client.wire.runs import RunDetail, SimState
@@ -48,11 +49,7 @@ Step: TypeAlias = Call[Any] | SearchLog | Pause
 def gather_report(run_id: str, now: datetime) -> Generator[Step, Any, Report]:
     """The report of a run. Raises what the calls raise."""
     run, kernels = yield from _settled(run_id, now)
-    trace: TraceDetail | None
-    try:
-        trace = yield calls.get_trace(run.trace_id)
-    except NotFound:
-        trace = None  # removed since; the run keeps what it needs of it
+    trace = yield from _trace(run)
     comparison: Comparison = yield calls.get_comparison(run_id)
     found: dict[str, tuple[str, ...]] = {}
     for sim in run.sims:
@@ -60,6 +57,26 @@ def gather_report(run_id: str, now: datetime) -> Generator[Step, Any, Report]:
         if unexplained and len(found) < MOST_SEARCHED_LOGS:
             found[sim.id] = tuple((yield SearchLog(sim.id)))
     return build_report(run, trace=trace, kernels=kernels, comparison=comparison, log_findings=found)
+
+
+def gather_statements(run: RunDetail, sim_id: str | None) -> Generator[Step, Any, list[Statement]]:
+    """What must be said before the run's numbers, or before those of one of its sims. Raises what the calls raise."""
+    trace = yield from _trace(run)
+    kernels: list[KernelStat] = []
+    if any(sim.kernels_done for sim in run.sims):
+        kernels = yield calls.list_kernels(run.id)
+    if sim_id is not None:
+        run = run.model_copy(update={"sims": [sim for sim in run.sims if sim.id == sim_id]})
+        kernels = [kernel for kernel in kernels if kernel.sim_id == sim_id]
+    return statements_of(run, trace=trace, kernels=kernels)
+
+
+def _trace(run: RunDetail) -> Generator[Step, Any, TraceDetail | None]:
+    try:
+        trace: TraceDetail = yield calls.get_trace(run.trace_id)
+    except NotFound:
+        return None  # removed since; the run keeps what it needs of it
+    return trace
 
 
 def _settled(run_id: str, now: datetime) -> Generator[Step, Any, tuple[RunDetail, list[KernelStat]]]:

@@ -53,7 +53,8 @@ def add_acting_tools(server: MCPServer[None], open_client: OpenClient) -> None:
             )
         async with calling(open_client) as client:
             try:
-                return answers.run_answer(await client.launch(trace_id, entries))
+                run = await client.launch(trace_id, entries)
+                return answers.run_answer(run, await client.statements(run))
             except (Unreachable, ServerError) as error:
                 raise ToolError(
                     f"{advice(error)} The run may exist all the same: look for a new run of {trace_id} with list_runs "
@@ -81,7 +82,8 @@ def add_acting_tools(server: MCPServer[None], open_client: OpenClient) -> None:
                             await context.report_progress(done, total, f"{done} of {total} kernels")
             except TimeoutError:
                 pass  # the answer says that the run is still active
-            return answers.run_answer(await client.run(run_id))
+            run = await client.run(run_id)
+            return answers.run_answer(run, await client.statements(run))
 
     @server.tool(
         annotations=ToolAnnotations(read_only_hint=False, destructive_hint=True, idempotent_hint=True)
@@ -89,7 +91,8 @@ def add_acting_tools(server: MCPServer[None], open_client: OpenClient) -> None:
     async def cancel_run(run_id: str) -> answers.RunAnswer:
         """Stop every sim of a run that has not finished. Only when the user asked for it. Cannot be undone."""
         async with calling(open_client) as client:
-            return answers.run_answer(await client.cancel(run_id))
+            run = await client.cancel(run_id)
+            return answers.run_answer(run, await client.statements(run))
 
     @server.tool(
         annotations=ToolAnnotations(read_only_hint=False, destructive_hint=False, idempotent_hint=False)
@@ -101,4 +104,5 @@ def add_acting_tools(server: MCPServer[None], open_client: OpenClient) -> None:
         async with calling(open_client) as client:
             response = await client.scenario(scenario)
             base = await client.run(response.run_id) if response.run_id is not None else None
-        return answers.scenario_answer(response, base)
+            statements = await client.statements(base, sim_id=response.sim_id) if base is not None else []
+        return answers.scenario_answer(response, base, statements)

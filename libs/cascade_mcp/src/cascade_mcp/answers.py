@@ -5,7 +5,7 @@ from typing import Final
 
 from cascade_accelsim.demangle import readable_name
 from cascade_client.progress import TERMINAL_SIM_STATES
-from cascade_client.provenance import Statement, statements_of
+from cascade_client.provenance import Statement, TimeWord, time_word
 from cascade_client.wire.results import Comparison, SimStepTimeline
 from cascade_client.wire.runs import RunDetail, RunEntry, RunState, SimState, SimSummary
 from cascade_client.wire.scenarios import AggregateRow, CalibrationRow, ScenarioResponse, SchedulerRow
@@ -86,6 +86,7 @@ class ComparisonAnswer(BaseModel):
 
     run_id: str
     statements: list[Statement]
+    time_word: TimeWord = Field(description="What the times of `sim_ns` are. Call them so.")
     has_real_timing: bool
     rows: list[KernelRow]
     rows_left_out: int
@@ -160,7 +161,7 @@ def trace_answer(trace: TraceDetail) -> TraceAnswer:
     )
 
 
-def run_answer(run: RunDetail) -> RunAnswer:
+def run_answer(run: RunDetail, statements: list[Statement]) -> RunAnswer:
     """One run with its sims: those that need a look first."""
     ordered = sorted(run.sims, key=lambda sim: sim.state is SimState.SUCCEEDED)
     return RunAnswer(
@@ -169,19 +170,22 @@ def run_answer(run: RunDetail) -> RunAnswer:
         state=run.state,
         entries=run.entries,
         sim_counts={state.value: count for state, count in run.sim_counts.items()},
-        statements=statements_of(run, trace=None, kernels=[]),
+        statements=statements,
         sims=[_sim_line(sim) for sim in ordered[:MOST_SIMS]],
         sims_left_out=max(0, len(ordered) - MOST_SIMS),
         next=_next(run),
     )
 
 
-def comparison_answer(run: RunDetail, comparison: Comparison, *, first: int, count: int) -> ComparisonAnswer:
+def comparison_answer(
+    run: RunDetail, statements: list[Statement], comparison: Comparison, *, first: int, count: int
+) -> ComparisonAnswer:
     """Rows `first` to `first + count`."""
     rows = comparison.rows[first : first + min(count, MOST_ROWS)]
     return ComparisonAnswer(
         run_id=run.id,
-        statements=statements_of(run, trace=None, kernels=[]),
+        statements=statements,
+        time_word=time_word(run.sims),
         has_real_timing=comparison.has_real_timing,
         rows=[
             KernelRow(
@@ -196,11 +200,13 @@ def comparison_answer(run: RunDetail, comparison: Comparison, *, first: int, cou
     )
 
 
-def step_timing_answer(run: RunDetail, timelines: Sequence[SimStepTimeline]) -> StepTimingAnswer:
+def step_timing_answer(
+    run: RunDetail, statements: list[Statement], timelines: Sequence[SimStepTimeline]
+) -> StepTimingAnswer:
     """Step timing without steps: a real model's are megabytes."""
     return StepTimingAnswer(
         run_id=run.id,
-        statements=statements_of(run, trace=None, kernels=[]),
+        statements=statements,
         sims=[
             StepTiming(
                 sim_id=one.sim_id,
@@ -231,13 +237,16 @@ def _measured_elsewhere(run: RunDetail, gpu_config: str) -> bool:
     return run.trace.real_gpu_config not in (None, gpu_config)
 
 
-def scenario_answer(response: ScenarioResponse, base: RunDetail | None) -> ScenarioAnswer:
+def scenario_answer(
+    response: ScenarioResponse, base: RunDetail | None, statements: Sequence[Statement]
+) -> ScenarioAnswer:
     """A scenario without its thousands of rows.
 
-    base: the run whose sim it is built on.
+    base: the run whose sim it is built on. statements: of that sim.
     """
+    said = [statement.text for statement in statements]
     return ScenarioAnswer(
-        statements=[*_base_statements(response, base), *_scenario_statements(response)],
+        statements=[*said, *_counterfactual(response, base), *_scenario_statements(response)],
         trace_id=response.trace_id,
         gpu_config=response.gpu_config,
         run_id=response.run_id,
@@ -252,16 +261,13 @@ def scenario_answer(response: ScenarioResponse, base: RunDetail | None) -> Scena
     )
 
 
-def _base_statements(response: ScenarioResponse, base: RunDetail | None) -> list[str]:
-    if base is None:
+def _counterfactual(response: ScenarioResponse, base: RunDetail | None) -> list[str]:
+    if base is None or not _measured_elsewhere(base, response.gpu_config):
         return []
-    found = [statement.text for statement in statements_of(base, trace=None, kernels=[])]
-    if _measured_elsewhere(base, response.gpu_config):
-        found.append(
-            f"Host times and gaps were measured on {base.trace.real_gpu_config}, not on {response.gpu_config}: the "
-            "answer is counterfactual."
-        )
-    return found
+    measured_on, asked = base.trace.real_gpu_config, response.gpu_config
+    return [
+        f"Host times and gaps were measured on {measured_on}, not on {asked}: the answer is counterfactual."
+    ]
 
 
 def _scenario_statements(response: ScenarioResponse) -> list[str]:

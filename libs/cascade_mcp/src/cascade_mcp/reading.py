@@ -104,4 +104,5 @@ class ReadingTools:
     async def get_run(self, run_id: str) -> answers.RunAnswer:
         """Show one run: its state, its sims' progress, and what must be said before any of its numbers."""
         async with calling(self._open_client) as client:
-            return answers.run_answer(await client.run(run_id))
+            run = await client.run(run_id)
+            return answers.run_answer(run, await client.statements(run))
