@@ -119,6 +119,10 @@ PIECES = [
     "i",
     "P",
     "5",
+    "²",
+    "٣",
+    "C",
+    "cv",
     "Z",
     "Ul",
     "_",
@@ -132,8 +136,21 @@ PIECES = [
 ]
 
 
-@settings(max_examples=50, deadline=None)
-@given(name=st.text(max_size=40) | st.lists(st.sampled_from(PIECES), max_size=40).map("".join))
+@settings(max_examples=200, deadline=None)
+@given(
+    name=st.text(max_size=40)
+    | st.text(max_size=40).map("_Z{}".format)
+    | st.lists(st.sampled_from(PIECES), max_size=40).map("_Z{}".format)
+    | st.lists(st.sampled_from(PIECES), max_size=40).map("".join)
+)
+@example(name="_Z²foo")
+@example(name="_Z1²")
+@example(name="_ZN1a²E")
+@example(name="_Z1aI²E")
+@example(name="_ZN1aC²E")
+@example(name="_Z" + "3foo" + "I" + "P" * 5000)
+@example(name="_Z3fooI" + "J" * 5000)
+@example(name="_ZN" + "Ul" * 5000)
 @example(name="_Z" + "N" * 5000)
 @example(name="_Z1fIN" + "1aI" * 5000)
 @example(name="_Z" + "Z" * 5000)

@@ -6,12 +6,16 @@ by hand, whose lengths are wrong then, are mended where that is safe.
 """
 
 import re
+import string
 from collections.abc import Callable
 from contextlib import suppress
 from typing import Final
 
 MAX_DEPTH: Final = 100
 """Nesting of real names stays below 40; deeper ones are cut off, like unknown ones."""
+_DIGITS: Final = string.digits
+"""Python's own idea of a digit takes in others, such as a superscript two, of which `int` makes no number."""
+_DIGITS_AND_CAPITALS: Final = _DIGITS + string.ascii_uppercase
 _BUILTIN: Final = frozenset("vwbcahstijlmxynofdegz")
 _QUALIFIERS: Final = "rVKPROCG"
 _SHORT_D: Final = frozenset("adefhisucn")
@@ -46,6 +50,10 @@ def function_path(mangled: str) -> list[str]:
         with suppress(_UnreadableError):
             reader.encoding_name()
     return [name for name in reader.path if name]
+
+
+def _is_digit(letter: str) -> bool:
+    return letter != "" and letter in _DIGITS
 
 
 class _Reader:
@@ -115,7 +123,7 @@ class _Reader:
         two = self._text[self._at : self._at + 2]
         if letter == "L":
             self._at += 1
-        elif letter.isdigit():
+        elif _is_digit(letter):
             self.path.append(self._source_name())
             self._after_name = True
             return
@@ -126,7 +134,7 @@ class _Reader:
             self.path.append(self._substitution())
         elif letter == "T":
             self._template_parameter()
-        elif two[0] in "CD" and two[1:].isdigit():
+        elif two[0] in "CD" and _is_digit(two[1:]):
             self._at += 2
             self.path.append(f"{'~' if letter == 'D' else ''}{self.path[-1] if self.path else ''}")
         elif two in {"Ul", "Ut"}:
@@ -159,8 +167,7 @@ class _Reader:
 
     def _source_name(self) -> str:
         start = self._at
-        while self._peek_or_empty().isdigit():
-            self._at += 1
+        self._skip_any(_DIGITS)
         digits = self._text[start : self._at]
         if not digits or len(digits) > 4:
             raise _UnreadableError
@@ -178,7 +185,7 @@ class _Reader:
             self._at += 1
             return _STANDARD[letter]
         while self._peek() != "_":
-            if not (self._peek().isdigit() or self._peek().isupper()):
+            if self._peek() not in _DIGITS_AND_CAPITALS:
                 raise _UnreadableError
             self._at += 1
         self._at += 1
@@ -190,7 +197,7 @@ class _Reader:
         self._number_and_underscore()
 
     def _number_and_underscore(self) -> None:
-        self._skip_any("0123456789")
+        self._skip_any(_DIGITS)
         self._expect("_")
 
     def _template_arguments(self) -> None:
@@ -223,7 +230,7 @@ class _Reader:
                 self._type()
         else:
             self._type()
-            self._skip_any("n0123456789abcdef_")
+            self._skip_any(f"n{_DIGITS}abcdef_")
         self._expect("E")
 
     def _type(self) -> None:
@@ -232,7 +239,7 @@ class _Reader:
         letter = self._peek()
         if letter in _BUILTIN:
             self._at += 1
-        elif letter.isdigit():
+        elif _is_digit(letter):
             self._source_name()
         elif letter in "NZ":
             self._aside(self.encoding_name)
@@ -285,7 +292,7 @@ class _Reader:
         if letter == "p":
             self._type()
         elif letter == "F":
-            self._skip_any("0123456789")
+            self._skip_any(_DIGITS)
             self._at += 1
         elif letter == "v":
             self._number_and_underscore()

@@ -8,7 +8,8 @@ import re
 from typing import Final
 
 _ESCAPE: Final = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b\n]*(?:\x07|\x1b\\)?|[ -/]*[0-~])?")
-_CARRIAGE_RETURNS_AT_END: Final = re.compile(r"\r+\n")
+_CARRIAGE_RETURNS_AT_END: Final = re.compile(r"(?<!\r)\r+\n")
+"""Tried once for each run of carriage returns: at each of them it would take the square of the run's length."""
 _UNWANTED: Final = re.compile(r"[\x00-\x08\x0a-\x1f\x7f-\x9f]")
 _SURROGATE: Final = re.compile(r"[\ud800-\udfff]")
 

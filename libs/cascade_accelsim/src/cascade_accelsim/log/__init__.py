@@ -1,6 +1,6 @@
 """The simulator's stdout, read as it grows: kernel blocks, running totals, and how it ended."""
 
-from cascade_accelsim.log.blocks import KernelBlock, ParserState, Progress, Stats, sim_time_ns
+from cascade_accelsim.log.blocks import KernelBlock, Progress, Stats, sim_time_ns
 from cascade_accelsim.log.parser import LogParser
 from cascade_accelsim.log.whole import ParsedLog, parse_log
 
@@ -8,7 +8,6 @@ __all__ = [
     "KernelBlock",
     "LogParser",
     "ParsedLog",
-    "ParserState",
     "Progress",
     "Stats",
     "parse_log",

@@ -2,7 +2,7 @@
 
 import math
 from dataclasses import dataclass
-from typing import TypeAlias, TypedDict
+from typing import TypeAlias
 
 Stats: TypeAlias = dict[str, float | str]
 """Every pair of one block. Finite numbers are floats, everything else is the text as printed: strict JSON always."""
@@ -69,17 +69,6 @@ class Progress:
     def kernels_finished(self) -> int:
         """Blocks of kernels that ran to their end. A limit's partial block is not one."""
         return self.kernels_done - (self.partial_kernel is not None)
-
-
-class ParserState(TypedDict):
-    """A parser between two blocks, as JSON. Feed the log from line `next_line` (0-based) on to go on."""
-
-    version: int
-    next_line: int
-    progress: dict[str, int | float | str | bool | None]
-    after_block: bool
-    in_flight: list[tuple[int, str]]
-    destroyed: list[int]
 
 
 def sim_time_ns(gpu_sim_cycle: int | None, core_clock_mhz: float) -> float | None:

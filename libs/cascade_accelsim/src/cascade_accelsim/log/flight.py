@@ -5,7 +5,6 @@ With concurrent kernels a block's own lines name every kernel that started since
 """
 
 import re
-from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Final
 
@@ -31,9 +30,9 @@ class Finished:
 class Flight:
     """Kernels launched and not yet finished, in launch order."""
 
-    def __init__(self, in_flight: Iterable[tuple[int, str]] = (), destroyed: Iterable[int] = ()) -> None:
-        self.in_flight: dict[int, str] = {int(uid): name for uid, name in in_flight}
-        self.destroyed: list[int] = list(destroyed)
+    def __init__(self) -> None:
+        self.in_flight: dict[int, str] = {}
+        self.destroyed: list[int] = []
 
     def launched(self, uid: int, name: str) -> None:
         if len(self.in_flight) >= MAX_IN_FLIGHT:

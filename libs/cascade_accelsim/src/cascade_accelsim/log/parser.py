@@ -10,15 +10,14 @@ It works on text and not line by line: one search finds the next line that matte
 
 import re
 from collections.abc import Iterable, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import replace
 from typing import Final
 
-from cascade_accelsim.log.blocks import KernelBlock, ParserState, Progress, Stats
+from cascade_accelsim.log.blocks import KernelBlock, Progress, Stats
 from cascade_accelsim.log.flight import Flight, launch_line, uid_in
 from cascade_accelsim.log.stats import block_stats, value_of
 from cascade_accelsim.text import clean, without_escapes
 
-STATE_VERSION: Final = 1
 MAX_BLOCK_CHARS: Final = 16 * 1024 * 1024
 """What is kept of one block: about 50 times the largest real one. The rest of a block without an end is dropped."""
 MAX_LINE_CHARS: Final = 1000
@@ -71,16 +70,6 @@ def _without_redrawn(line: str) -> str:
     return "\n".join([first, *marks]) + "\n"
 
 
-@dataclass(frozen=True, slots=True)
-class _Between:
-    """Everything that a parser knows between two blocks."""
-
-    progress: Progress
-    after_block: bool
-    in_flight: tuple[tuple[int, str], ...]
-    destroyed: tuple[int, ...]
-
-
 class LogParser:
     """Reads one sim's log. Feed it whole lines in order; it hands back the blocks that these lines finished."""
 
@@ -95,7 +84,6 @@ class LogParser:
         """Only the block's own closing lines came since the last block, so that a limit line means that block."""
         self._open: list[str] | None = None
         self._open_chars = 0
-        self._before_open: _Between | None = None
 
     @property
     def progress(self) -> Progress:
@@ -124,48 +112,10 @@ class LogParser:
         """The log has ended: close a block that is still open. It is not `complete`."""
         return [] if self._open is None else [self._close(self._open, complete=False)]
 
-    def state(self) -> ParserState:
-        """The state between blocks; with a block open, that before it, so that it is read again from its start."""
-        at = self._before_open or self._here(self._lines)
-        return ParserState(
-            version=STATE_VERSION,
-            next_line=at.progress.lines,
-            progress=asdict(at.progress),
-            after_block=at.after_block,
-            in_flight=list(at.in_flight),
-            destroyed=list(at.destroyed),
-        )
-
-    @classmethod
-    def restore(cls, state: ParserState, *, with_stats: bool = True) -> "LogParser":
-        """A parser that goes on at line `state["next_line"]`.
-
-        Raises ValueError for a state of another version: read the log from its start instead.
-        """
-        if state["version"] != STATE_VERSION:
-            raise ValueError(
-                f"parser state has version {state['version']}, expected {STATE_VERSION}: read the log from line 0"
-            )
-        parser = cls(with_stats=with_stats)
-        parser._progress = Progress(**state["progress"])  # type: ignore[arg-type]  # written by state()
-        parser._lines, parser._last_line = parser._progress.lines, parser._progress.last_line
-        parser._after_block = state["after_block"]
-        parser._flight = Flight(state["in_flight"], state["destroyed"])
-        return parser
-
-    def _here(self, next_line: int) -> "_Between":
-        return _Between(
-            progress=replace(self._progress, lines=next_line, last_line=self._last_line),
-            after_block=self._after_block,
-            in_flight=tuple(self._flight.in_flight.items()),
-            destroyed=tuple(self._flight.destroyed),
-        )
-
     def _read(self, text: str, lines: int, done: list[KernelBlock]) -> None:
         """Read whole lines, clean of escapes, that count as `lines` lines of the log."""
-        first_line = self._lines
         text = "\n" + text  # now every line follows a newline, also the first
-        position = counted_to = counted = 0
+        position = 0
         while True:
             if self._open is not None:
                 end = _BLOCK_END.search(text, position)
@@ -182,9 +132,6 @@ class LogParser:
             kind = _kind(event)
             self._event(kind, text[event.start() + 1 : position], text[event.end() : position])
             if kind == "block":
-                counted += text.count("\n", counted_to, event.start())
-                counted_to = event.start()
-                self._before_open = self._here(first_line + min(counted, lines - 1))
                 self._open, self._open_chars = [], 0
                 self._keep(self._open, text[event.start() + 1 : position + 1])
         self._lines += lines
@@ -229,7 +176,7 @@ class LogParser:
     def _close(self, pieces: list[str], *, complete: bool) -> KernelBlock:
         text = "".join(pieces)
         complete = complete and self._open_chars <= MAX_BLOCK_CHARS
-        self._open = self._before_open = None
+        self._open = None
         self._open_chars = 0
         self._after_block = True
         stats = block_stats(

@@ -43,7 +43,7 @@ _NO_PAIR: Final = (
     "cluster cta",
     "cluster rank",
 )
-_RATIO: Final = re.compile(r"\d+/\d+$")
+_RATIO: Final = re.compile(r"(?<!\d)\d+/\d+$")
 _LABEL: Final = re.compile(r"([^\s:][^:]*): ([^\s:,]+)")
 _INSIDE_PARENTHESES: Final = re.compile(r"(.*\S)\s*\(([^()]+)")
 _SEVERAL: Final = re.compile(r"\s*([^\s,=]+)((?:[,\s]+[^\s,=]+[ \t]*=[ \t]*[^\s,=]+)+)[\s,]*")
@@ -78,7 +78,7 @@ class _Key:
 def _key(before_equals: str) -> _Key | None:
     """None when lines that begin so hold no pair."""
     name = clean(before_equals)
-    if not name or len(name) > MAX_KEY_CHARS or name.startswith(_NO_PAIR) or _RATIO.search(name):
+    if not name or name.startswith(_NO_PAIR) or _RATIO.search(name):
         return None
     if name == "kernel_name":
         return _Key(name, is_text=True)
@@ -106,7 +106,9 @@ def block_stats(text: str) -> Stats:
     for line in text.split("\n"):
         if "=" in line:
             before_equals, _, rest = line.partition("=")
-            last[before_equals.strip()] = rest
+            before_equals = before_equals.strip()
+            if len(before_equals) <= MAX_KEY_CHARS:  # else it would also be remembered
+                last[before_equals] = rest
     kernel_name: str | None = None
     alone: dict[str, str] = {}
     among: dict[str, str] = {}
@@ -142,7 +144,7 @@ def block_stats(text: str) -> Stats:
 
 
 def _learnt(key: _Key, names: list[str]) -> _Line | None:
-    if len(names) > _MAX_LEARNT:
+    if len(names) > _MAX_LEARNT or max(map(len, names)) > MAX_KEY_CHARS:
         return None
     return _Line(_values(tuple(names)), (key.name, *(key.label + clean(name) for name in names)))
 
