@@ -105,6 +105,17 @@ def test_results_are_compared_and_saved(cascade: Run, replay_app: DemoApp, tmp_p
     assert (logs[0].parent / "outputs" / "accelsim.log.gz").stat().st_size > 0
 
 
+def test_each_sim_gets_a_folder_of_its_own_where_a_config_was_given_twice(
+    cascade: Run, tmp_path: Path
+) -> None:
+    launched = printed(cascade("launch", "demo", "SM80_A30", "SM80_A100", "SM80_A30", "--json"))
+    assert cascade("watch", launched["id"]).exit_code == 0
+    assert cascade("results", launched["id"], "--files", str(tmp_path)).exit_code == 0
+    doubled = sorted(f"SM80_A30-0-{sim['id']}" for sim in launched["sims"] if sim["gpu_config"] == "SM80_A30")
+    assert len(doubled) == 2
+    assert sorted(path.parent.name for path in tmp_path.glob("*/sim.log")) == ["SM80_A100-0", *doubled]
+
+
 def test_a_launch_is_watched_to_its_end(cascade: Run) -> None:
     result = cascade("launch", "demo", "SM80_A30", "--watch", "--json")
     assert result.exit_code == 0, result.output

@@ -1,13 +1,14 @@
 """`cascade results`: which files are saved where, with a bar for each."""
 
-from collections.abc import Callable
+from collections import Counter
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from cascade_client import calls
 from cascade_client.calls import Download
 from cascade_client.client import CascadeClient
-from cascade_client.wire.runs import RunDetail
+from cascade_client.wire.runs import RunDetail, SimSummary
 from rich.progress import BarColumn, DownloadColumn, Progress, TaskID, TextColumn, TransferSpeedColumn
 
 from cascade_cli.output import fail, stderr
@@ -32,7 +33,7 @@ def wanted(
     if perfetto is not None:
         found.append(Wanted(calls.download_perfetto(run.id), perfetto, None))
     if files is not None:
-        folders = {sim.id: files / f"{sim.gpu_config}-{sim.replica}" for sim in run.sims}
+        folders = {sim_id: files / name for sim_id, name in folder_names(run.sims).items()}
         found += [
             Wanted(calls.download_log(sim_id), folder / "sim.log", None) for sim_id, folder in folders.items()
         ]
@@ -47,6 +48,13 @@ def wanted(
             if "/" not in file.name
         ]
     return found
+
+
+def folder_names(sims: Sequence[SimSummary]) -> dict[str, str]:
+    """A folder for each sim: its config and replica, and its id too where a run has the config in several entries."""
+    plain = {sim.id: f"{sim.gpu_config}-{sim.replica}" for sim in sims}
+    taken = Counter(plain.values())
+    return {sim_id: name if taken[name] == 1 else f"{name}-{sim_id}" for sim_id, name in plain.items()}
 
 
 def save(client: CascadeClient, files: list[Wanted]) -> list[str]:
