@@ -1,6 +1,6 @@
 """Retries: what is repeated, what is not, and that a repeat never doubles or loses a line."""
 
-import time
+import os
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 from subprocess import Popen
@@ -59,6 +59,16 @@ async def test_a_redirect_is_refused_and_not_followed(gateway: FakeGateway, clie
     gateway.fail("heartbeat", 301)
     with pytest.raises(GatewayRefusedError, match="301"):
         await client.beat()
+
+
+async def test_half_of_a_surrogate_pair_does_not_keep_a_body_from_travelling(
+    gateway: FakeGateway, client: Gateway
+) -> None:
+    await client.send_step_timing(simulated={"name": "bad\ud800 é"}, compare=None)
+    assert gateway.step_timeline == {"simulated": {"name": "bad? é"}, "compare": None}
+    await client.finish(Outcome(state="failed", exit_code=1, error=os.fsdecode(b"no such file: \xff")))
+    assert gateway.final is not None
+    assert gateway.final["error"] == "no such file: ?"
 
 
 async def test_a_token_beyond_ascii_is_sent_as_utf_8(gateway: FakeGateway) -> None:
@@ -153,12 +163,9 @@ def test_heartbeats_keep_their_pace_and_survive_failures(
     gateway.wait_for(lambda state: len(state.heartbeats) >= 2)
     gateway.fail("heartbeat", 503, times=2)
     gateway.wait_for(lambda state: state.calls_failed == 2 and len(state.heartbeats) >= 6)
-    pauses = [
-        later - earlier
-        for earlier, later in zip(gateway.heartbeat_times[1:], gateway.heartbeat_times[2:], strict=False)
-    ]
-    assert min(pauses) > 0.05  # no burst makes up for the ones that failed
-    assert time.monotonic() - gateway.heartbeat_times[-1] < 10
+    times = list(gateway.heartbeat_times)
+    # Each call takes its own turn, a failed one too: nothing is sent at once to make up for it.
+    assert len(times) + gateway.calls_failed <= (times[-1] - times[0]) / 0.2 + 2
 
 
 def test_a_log_with_every_kind_of_failure_arrives_whole(

@@ -1,8 +1,11 @@
 """Output files: which travel, under what names, and within what limits."""
 
+import errno
 import gzip
 import os
+import shutil
 from pathlib import Path
+from typing import Any
 
 import pytest
 from cascade_worker import upload
@@ -136,6 +139,38 @@ async def test_a_name_that_the_app_refuses_is_skipped_with_one_line(
     await send(gateway, run_dir, before)
     assert list(gateway.files) == ["accelsim.log.gz"]
     assert len(caplog.records) == 3
+
+
+async def test_a_file_that_cannot_be_read_costs_one_line_and_the_others_go_up(
+    gateway: FakeGateway,
+    run_dir: Path,
+    before: dict[str, str],
+    caplog: pytest.LogCaptureFixture,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    opened = Path.open
+
+    def refuse(path: Path, *arguments: Any, **keywords: Any) -> Any:
+        if path.name == "trace.config":
+            raise PermissionError(errno.EACCES, "Permission denied", str(path))
+        return opened(path, *arguments, **keywords)
+
+    monkeypatch.setattr(Path, "open", refuse)
+    (run_dir / "alpha.csv").write_text("a")
+    await send(gateway, run_dir, before)
+    assert list(gateway.files) == ["alpha.csv", "accelsim.log.gz"]
+    assert len(caplog.records) == 1
+    assert "output file trace.config could not be uploaded" in caplog.text
+    assert "Permission denied" in caplog.text
+
+
+async def test_a_run_directory_that_is_gone_costs_log_lines_only(
+    gateway: FakeGateway, run_dir: Path, before: dict[str, str], caplog: pytest.LogCaptureFixture
+) -> None:
+    shutil.rmtree(run_dir)
+    await send(gateway, run_dir, before)
+    assert gateway.files == {}
+    assert "the output files cannot be listed" in caplog.text
 
 
 async def test_a_failed_upload_is_retried(

@@ -7,11 +7,12 @@ are safe). httpx and tenacity do not leave this module.
 """
 
 import ipaddress
+import json
 import secrets
 from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Literal, TypeVar
+from typing import BinaryIO, Literal, TypeVar
 
 import httpx
 from pydantic import BaseModel, ValidationError
@@ -25,6 +26,7 @@ ATTEMPT_HEADER = "X-Cascade-Attempt"
 _FILE_PIECE_BYTES = 256 * 1024
 _HEARTBEAT_TIMEOUT_S = 15.0
 _DETAIL_CHARS = 300
+_JSON_HEADERS = {"Content-Type": "application/json"}
 
 Reply = TypeVar("Reply")
 JsonObject = dict[str, object]
@@ -70,7 +72,7 @@ class Identity:
 
 
 class Gateway:
-    """The simulator endpoints of one sim. Raises only GatewayError's family."""
+    """The simulator endpoints of one sim. Raises only GatewayError's family, unless a call says otherwise."""
 
     def __init__(
         self,
@@ -120,20 +122,25 @@ class Gateway:
         )
 
     async def put_file(self, name: str, path: Path, *, size_bytes: int) -> None:
-        """Upload one output file under `name`; a repeat replaces the earlier upload."""
+        """Upload one output file under `name`; a repeat replaces the earlier upload. Raises OSError, too."""
 
         async def put() -> None:
-            # An announced length lets the gateway refuse a body that breaks off instead of storing half a
-            # file.
-            await self._call(
-                self._client.build_request(
-                    "PUT",
-                    f"{self._sim}/files/{name}",
-                    content=_pieces(path, size_bytes),
-                    headers={"Content-Type": "application/octet-stream", "Content-Length": str(size_bytes)},
-                ),
-                call=f"upload of {name}",
-            )
+            # Opened before anything is sent: what cannot be read must not break a request off in its middle.
+            with path.open("rb") as file:
+                # An announced length lets the gateway refuse a body that breaks off instead of storing half a
+                # file.
+                await self._call(
+                    self._client.build_request(
+                        "PUT",
+                        f"{self._sim}/files/{name}",
+                        content=_pieces(file, size_bytes),
+                        headers={
+                            "Content-Type": "application/octet-stream",
+                            "Content-Length": str(size_bytes),
+                        },
+                    ),
+                    call=f"upload of {name}",
+                )
 
         await self._retrying(self._upload_retry, put)
 
@@ -142,7 +149,8 @@ class Gateway:
             self._client.build_request(
                 "POST",
                 f"{self._sim}/heartbeat",
-                json={**body, "engine": self._engine},
+                content=_json({**body, "engine": self._engine}),
+                headers=_JSON_HEADERS,
                 timeout=_HEARTBEAT_TIMEOUT_S,
             ),
             call="heartbeat",
@@ -156,7 +164,10 @@ class Gateway:
             ) from error
 
     async def _post_json(self, path: str, body: JsonObject, *, call: str) -> None:
-        await self._call(self._client.build_request("POST", f"{self._sim}/{path}", json=body), call=call)
+        request = self._client.build_request(
+            "POST", f"{self._sim}/{path}", content=_json(body), headers=_JSON_HEADERS
+        )
+        await self._call(request, call=call)
 
     async def _call(self, request: httpx.Request, *, call: str) -> httpx.Response:
         try:
@@ -212,12 +223,19 @@ def _is_loopback(host: str) -> bool:
         return False
 
 
-async def _pieces(path: Path, size_bytes: int) -> AsyncIterator[bytes]:
-    with path.open("rb") as file:
-        left = size_bytes
-        while left > 0 and (piece := file.read(min(_FILE_PIECE_BYTES, left))):
-            left -= len(piece)
-            yield piece
+async def _pieces(file: BinaryIO, size_bytes: int) -> AsyncIterator[bytes]:
+    left = size_bytes
+    while left > 0 and (piece := file.read(min(_FILE_PIECE_BYTES, left))):
+        left -= len(piece)
+        yield piece
+
+
+def _json(body: JsonObject) -> bytes:
+    # A trace's JSON may escape half of a surrogate pair, and a path may hold bytes that are no text: neither can travel
+    # as UTF-8, and no name or error is worth the whole body.
+    return json.dumps(body, ensure_ascii=False, allow_nan=False, separators=(",", ":")).encode(
+        "utf-8", "replace"
+    )
 
 
 def _detail(response: httpx.Response) -> str:

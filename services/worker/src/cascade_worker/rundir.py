@@ -45,21 +45,33 @@ def copy_files(source: Path, target: Path, *, leave_out: frozenset[str] = frozen
 
 def regular_files(directory: Path) -> list[str]:
     """Names of the regular files directly in `directory`, in name order: no symlinks, directories or
-    sockets."""
+    sockets. Raises OSError where the directory cannot be read."""
     with os.scandir(directory) as entries:
-        return sorted(
-            entry.name for entry in entries if stat.S_ISREG(entry.stat(follow_symlinks=False).st_mode)
-        )
+        return sorted(entry.name for entry in entries if _is_regular(entry))
 
 
 def changed_files(run_dir: Path, *, before: Mapping[str, str]) -> list[str]:
     """Names of the files that were created, or whose content changed, since `before` was taken; in name
-    order."""
+    order. One that cannot be read counts as changed: whoever uploads it says why it does not travel."""
     return [
         name
         for name in regular_files(run_dir)
-        if name not in RESERVED_NAMES and (name not in before or digest(run_dir / name) != before[name])
+        if name not in RESERVED_NAMES and (name not in before or _differs(run_dir / name, before[name]))
     ]
+
+
+def _is_regular(entry: "os.DirEntry[str]") -> bool:
+    try:
+        return stat.S_ISREG(entry.stat(follow_symlinks=False).st_mode)
+    except FileNotFoundError:
+        return False  # it was removed since the directory was read
+
+
+def _differs(path: Path, known: str) -> bool:
+    try:
+        return digest(path) != known
+    except OSError:
+        return True
 
 
 def digest(path: Path) -> str:

@@ -70,7 +70,11 @@ async def upload_outputs(gateway: Gateway, *, run_dir: Path, before: Mapping[str
     before: what `make_run_dir` returned. Raises FencedOffError only; everything else that goes wrong with a
     file is one log line.
     """
-    names = await asyncio.to_thread(changed_files, run_dir, before=before)
+    try:
+        names = await asyncio.to_thread(changed_files, run_dir, before=before)
+    except OSError as error:
+        _log.warning("the output files cannot be listed: %s", error)
+        names = []
     allowance = Allowance()
     for name in names:
         path = run_dir / name
