@@ -1,4 +1,5 @@
-"""Traces that are larger than what is kept of them, and raw traces that do not hold what their header says."""
+"""Traces larger than what is kept of them, bounds on what is remembered, and raw traces that do not hold what their
+header says."""
 
 from __future__ import annotations
 
@@ -6,7 +7,22 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from cascade_estimate import GpuSpec, TraceFormatError, estimate_kernel, raw_reader, read_trace, readers
+from cascade_estimate import (
+    GpuSpec,
+    KernelTrace,
+    TraceFormatError,
+    WarmL2,
+    addressing,
+    estimate_kernel,
+    estimate_trace,
+    l2_after,
+    raw_reader,
+    read_trace,
+    readers,
+    tracedir,
+)
+from cascade_estimate.addressing import AddressMap
+from cascade_estimate.decode import Decoder, Instruction
 
 _EXIT = "0990 ffffffff 0 EXIT 0 0 0 "
 _LINES = ["0010 ffffffff 1 R6 S2R 0 0 0 ", "0020 ffffffff 1 R2 FADD 2 R6 R3 0 0 ", _EXIT]
@@ -139,3 +155,66 @@ def test_a_cut_inside_a_block_that_is_not_kept_whole_is_seen(write_trace: Callab
     path.write_text(text[: len(text) - 2000])
     with pytest.raises(TraceFormatError, match="block 0 ends without #END_TB"):
         read_trace(path)
+
+
+def _gathers(count: int) -> list[str]:
+    """Accesses of which no two have the same pattern."""
+    return [
+        f"{0x10 * place:04x} 00000003 1 R2 LDG.E 1 R4 4 2 {0x7F0000000000 + 4096 * place:#x} {128 * place + 128} 0 "
+        for place in range(count)
+    ]
+
+
+def test_what_a_kernel_leaves_in_l2_is_found_from_a_bounded_number_of_accesses(
+    write_trace: Callable[..., Path], spec: GpuSpec, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    trace = read_trace(write_trace([*_gathers(400), _EXIT], threads=1024))
+    estimate_kernel(trace, spec)
+    decoded = 0
+    decode = Decoder.decode
+
+    def counted(self: Decoder, line: bytes) -> Instruction:
+        nonlocal decoded
+        decoded += 1
+        return decode(self, line)
+
+    monkeypatch.setattr(Decoder, "decode", counted)
+    warm = l2_after(trace)
+    assert 0 < decoded <= 2 * 4096
+    assert sum(len(region.known) for region in warm.regions) > 0
+
+
+def test_patterns_that_never_come_again_are_not_kept_without_end() -> None:
+    decoder = Decoder("kernel-1.traceg")
+    for line in _gathers(5000):
+        decoder.decode(line.encode())
+    kept = sum(len(head.patterns) for head in decoder._heads.values())
+    assert kept == 4096
+    again = _gathers(5000)[-1].encode()
+    assert decoder.decode(again).footprint.lines == decoder.decode(again).footprint.lines
+
+
+def test_of_the_last_kernel_nobody_asks_what_it_leaves_in_l2(
+    write_trace: Callable[..., Path], spec: GpuSpec, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = write_trace(_LINES)
+    listing = path.with_name("kernelslist.g")
+    listing.write_text(f"{path.name}\n{path.name}\n{path.name}\n")
+    asked: list[str] = []
+
+    def after(trace: KernelTrace, warm: WarmL2) -> WarmL2:
+        asked.append(trace.source)
+        return warm
+
+    monkeypatch.setattr(tracedir, "l2_after", after)
+    assert len(estimate_trace(listing, spec)) == 3
+    assert len(asked) == 2
+
+
+def test_lines_beyond_those_remembered_are_found_where_they_were(
+    spec: GpuSpec, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(addressing, "_REMEMBERED_LINES", 10)
+    few, all_lines = AddressMap(spec), [AddressMap(spec).locate(line) for line in range(100)]
+    assert [few.locate(line) for line in range(100)] == all_lines
+    assert len(few.known) == 10

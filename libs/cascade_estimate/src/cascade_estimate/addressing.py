@@ -13,6 +13,8 @@ from typing import NamedTuple
 from cascade_estimate.coalesce import LINE_SHIFT
 from cascade_estimate.config import GpuSpec
 
+_REMEMBERED_LINES = 1 << 16  # beyond these, lines at random seldom come again
+
 
 class Location(NamedTuple):
     """L2 slice (over all channels) and DRAM channel."""
@@ -22,7 +24,7 @@ class Location(NamedTuple):
 
 
 class AddressMap:
-    """Decodes 128-byte line numbers for one config; `known` keeps results per line."""
+    """Decodes 128-byte line numbers for one config; `known` keeps results per line, for the first of them."""
 
     def __init__(self, spec: GpuSpec) -> None:
         channel_bit, _, letters = spec.address_mapping.partition(";")
@@ -48,6 +50,7 @@ class AddressMap:
             (bit - self.channel_bit, place) for place, bit in enumerate(picks) if bit >= self.channel_bit
         ]
         self._line_shift = max(self.channel_bit - LINE_SHIFT, 0)
+        self._places = [Location(one, one // spec.slices_per_channel) for one in range(spec.slices)]
         self.known: dict[int, Location] = {}
 
     @property
@@ -64,7 +67,9 @@ class AddressMap:
         """Location of a 128-byte line."""
         found = self.known.get(line)
         if found is None:
-            found = self.known[line] = self._locate(line)
+            found = self._locate(line)
+            if len(self.known) < _REMEMBERED_LINES:
+                self.known[line] = found
         return found
 
     def _locate(self, line: int) -> Location:
@@ -82,8 +87,7 @@ class AddressMap:
             high = above // self._hash_above
             slice_index ^= first[high & 255] ^ second[high >> 8 & 255] ^ third[high >> 16 & 255]
             slice_index %= self._slice_count
-            channel = slice_index // self._slices
-        return Location(slice_index, channel)
+        return self._places[slice_index]
 
 
 _POLYNOMIALS = {4: 0b10011, 5: 0b100101, 6: 0b1000011}  # gpgpu-sim's hashing.cc, ipoly_hash_function

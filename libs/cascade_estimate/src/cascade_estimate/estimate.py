@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left, bisect_right
 from dataclasses import dataclass
 from math import ceil, floor
 
@@ -23,6 +24,7 @@ MODEL_VERSION = "3"
 _PROGRAM = 600  # instructions in which the first accesses are looked for
 _WITNESS_WARPS = 3  # warps per block that are compared
 _REGION_ACCESSES = 512  # accesses per warp of the first and last block that show which lines a kernel touches
+_BLOCK_ACCESSES = 4096  # the same of all warps together
 _WITNESS_ACCESSES = 16  # accesses per warp that are compared between blocks
 
 
@@ -177,7 +179,9 @@ def l2_after(trace: KernelTrace, warm: WarmL2 | None = None) -> WarmL2:
     access = analyse(trace.header.grid, accesses, frozenset())
     lines = sum(_touched(accesses[0], access, trace.header.blocks))
     both_ends = (0, trace.header.blocks - 1)
-    extremes = [trace.accesses_of(index, _REGION_ACCESSES, trace.header.warps) for index in both_ends]
+    warps = trace.header.warps
+    most = min(_REGION_ACCESSES, max(_BLOCK_ACCESSES // warps, _WITNESS_ACCESSES))
+    extremes = [trace.accesses_of(index, most, warps) for index in both_ends]
     blocks = [*accesses.values(), *(found for found in extremes if found is not None)]
     ends: dict[int, tuple[int, int]] = {}
     for block in blocks:
@@ -192,10 +196,13 @@ def l2_after(trace: KernelTrace, warm: WarmL2 | None = None) -> WarmL2:
             merged.append([low, high])
     span = sum(high - low + 1 for low, high in merged)
     part = min(lines / span, 1.0) if span else 1.0
-    known: set[int] = set().union(*(block.everything for block in blocks))
+    known = sorted(set().union(*(block.everything for block in blocks)))
     touched = tuple(
         Region(
-            low, high + 1, (high + 1 - low) * part, frozenset(line for line in known if low <= line <= high)
+            low,
+            high + 1,
+            (high + 1 - low) * part,
+            frozenset(known[bisect_left(known, low) : bisect_right(known, high)]),
         )
         for low, high in merged
     )

@@ -107,7 +107,7 @@ class Memory:
         # unit waits.
         self._slack = spec.l1_latency * spec.l1_banks + spec.l1.miss_queue
         self._parties: dict[int, Party] = {}
-        self._bank_cycles: dict[int, int] = {}
+        self._bank_cycles: dict[Footprint, int] = {}
         self._written = around.written_share
         self._warm = around.warm
         self._salt = 0  # of the access under way
@@ -153,7 +153,9 @@ class Memory:
                 need = mask
                 valid = 0
                 if len(l1) >= most:
-                    del l1[next(iter(l1))]
+                    oldest = next(iter(l1))
+                    del l1[oldest]
+                    arrives.pop(oldest, None)
             else:
                 need = mask & ~valid
                 if len(l1) * 2 > most:
@@ -222,7 +224,9 @@ class Memory:
                 l1[number] = mask
                 self._l1_arrives.pop(number, None)
                 if len(l1) > self._l1_lines:
-                    del l1[next(iter(l1))]
+                    oldest = next(iter(l1))
+                    del l1[oldest]
+                    self._l1_arrives.pop(oldest, None)
             else:
                 l1[number] = valid | mask
             back = self._beyond_l1(number, mask.bit_count(), first, meeting, write=True, dense=True)
@@ -276,10 +280,9 @@ class Memory:
         return done + _FILL, max(int(self._port - start), 1)
 
     def _cycles_in_l1(self, footprint: Footprint) -> int:
-        key = id(footprint)
-        found = self._bank_cycles.get(key)
+        found = self._bank_cycles.get(footprint)
         if found is None:
-            found = self._bank_cycles[key] = footprint.bank_cycles(self.spec.l1_banks)
+            found = self._bank_cycles[footprint] = footprint.bank_cycles(self.spec.l1_banks)
         return found
 
     def _absent(self, line: int, meeting: Meeting, when: float) -> bool:

@@ -58,7 +58,8 @@ def iter_estimates(
     for done, entry in enumerate(entries, 1):
         trace = read_trace(listing.parent / entry)
         yield estimate_kernel(trace, spec, warm)
-        warm = l2_after(trace, warm)
+        if done < total:
+            warm = l2_after(trace, warm)
         if progress is not None:
             progress(Progress(done, total, entry))
 
