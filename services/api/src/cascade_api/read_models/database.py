@@ -25,6 +25,9 @@ MIGRATION_LOCK = 0x0CA5CADE
 POOL_MIN, POOL_MAX = 2, 12
 CONNECT_TIMEOUT_S = 5.0
 COMMAND_TIMEOUT_S = 15.0
+LONG_COMMAND_TIMEOUT_S = 86_400.0
+"""Of what may take long and must not be cut off: a migration of large tables, a wait for a lock. None would mean the
+pool's own timeout to the driver."""
 ACQUIRE_TIMEOUT_S = 5.0
 """Of a connection from the pool, the wait for one that is in use included."""
 SESSION_SETTINGS = {
@@ -171,7 +174,9 @@ async def migrate(pool: "Pool") -> list[str]:
     with translated():
         async with pool.acquire(timeout=ACQUIRE_TIMEOUT_S) as connection:
             # Another replica may be migrating; it is waited for however long that takes.
-            await connection.execute("SELECT pg_advisory_lock($1)", MIGRATION_LOCK, timeout=None)
+            await connection.execute(
+                "SELECT pg_advisory_lock($1)", MIGRATION_LOCK, timeout=LONG_COMMAND_TIMEOUT_S
+            )
             try:
                 return await apply_migrations(connection)
             finally:
@@ -196,7 +201,7 @@ async def apply_migrations(connection: "Connection") -> list[str]:
         if name in done:
             continue
         async with connection.transaction():
-            await connection.execute(sql, timeout=None)
+            await connection.execute(sql, timeout=LONG_COMMAND_TIMEOUT_S)
             await connection.execute("INSERT INTO schema_migration (name) VALUES ($1)", name)
         applied.append(name)
         _logger.info("migrated", migration=name)

@@ -15,6 +15,7 @@ from cascade_core.ports import EventLog
 from cascade_api.read_models import writes
 from cascade_api.read_models.database import (
     ACQUIRE_TIMEOUT_S,
+    LONG_COMMAND_TIMEOUT_S,
     VIEW_TABLES,
     apply_migrations,
     translated,
@@ -117,7 +118,8 @@ async def _swap(connection: "Connection", home: str) -> None:
         try:
             async with connection.transaction():
                 await connection.execute(
-                    "LOCK TABLE " + ", ".join(f'"{home}".{table}' for table in TABLES), timeout=None
+                    "LOCK TABLE " + ", ".join(f'"{home}".{table}' for table in TABLES),
+                    timeout=LONG_COMMAND_TIMEOUT_S,
                 )
                 for table in TABLES:
                     await connection.execute(f'DROP TABLE "{home}".{table}')
