@@ -17,12 +17,16 @@ from cascade_api.testing.client import Client, eventually
 from cascade_api.testing.running import RunningApi
 from cascade_api.testing.servers import Servers
 from cascade_core import subjects
+from cascade_core.jetstream.claim_check import MOST_INLINE_BYTES
 from cascade_core.jetstream.connection import connected
 from cascade_core.jetstream.log import JetStreamLog
 from cascade_core.settings import NatsSettings
-from cascade_core.sims.facts import SimOutputStored, SimWentSilent
+from cascade_core.sims.facts import SimProgressed, SimReported, SimWentSilent
+from cascade_core.sims.transitions import SimState
 
 LOG = Path(__file__).parent / "cases" / "log-two-sim-rates" / "sim.log"
+LONGEST_QUERY_S = 5.0
+"""In the tests about what takes longer than a query may. [s]"""
 TABLES = (*database.VIEW_TABLES, "projection_checkpoint")
 
 
@@ -246,15 +250,87 @@ def test_a_log_that_somebody_else_archived_is_not_archived_over(archiving: Runni
         assert "is being moved" in reply.json()["detail"]
 
 
-def test_files_keep_their_newest_version_whatever_order_facts_come_in(own_servers: Servers) -> None:
-    with RunningApi(own_servers.settings()) as api, Client(api) as client:
+@pytest.mark.parametrize("damage", ["chunk gone", "claim gone"])
+def test_a_log_that_cannot_be_archived_holds_up_no_other(
+    damage: str, archiving: RunningApi, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(archiver, "MOST_PER_ROUND", 1)
+    gateway = archiving.gateway
+
+    async def break_log(subject: str) -> None:
+        if damage == "chunk gone":
+            await gateway.log.purge(subject)
+        else:
+            for claim in await gateway.log._claims.of_subject(subject):
+                await gateway.log._claims.drop(claim)
+
+    with Client(archiving) as client:
         run_id, sim_id = client.new_sim()
-        client.put(f"/api/sims/{sim_id}/files/a.txt", content=b"first")
-        stored = [
-            record.fact
-            for record in api.call(api.gateway.log.read(subjects.run_filters(run_id)))
-            if isinstance(record.fact, SimOutputStored)
-        ]
-        client.put(f"/api/sims/{sim_id}/files/a.txt", content=b"second")
-        client.store(*stored)
-        assert client.get(f"/api/sims/{sim_id}/files/a.txt").content == b"second"
+        client.send_log(sim_id, 0, ["x" * 2 * MOST_INLINE_BYTES])
+        settled(archiving)
+        archiving.call(break_log(subjects.log_of(run_id, sim_id)))
+        end(client, run_id, sim_id)
+        for _ in range(2):
+            other_run, other = client.new_sim()
+            client.send_log(other, 0, ["kept"])
+            end(client, other_run, other)
+            subject = subjects.log_of(other_run, other)
+            eventually(partial(is_purged, archiving, subject), what="the end of the log in the stream")
+        broken = archiving.call(gateway.sims.current(sim_id, at_least=gateway.gate.position))
+        assert broken.archive_key is None
+        assert archiving.alive
+
+
+def end(client: Client, run_id: str, sim_id: str) -> None:
+    """The sim has succeeded and its log is parsed, though no parser runs."""
+    ids: dict[str, Any] = {"run_id": run_id, "sim_id": sim_id, "occurred_at": datetime.now(UTC)}
+    client.store(
+        SimReported(**ids, state=SimState.SUCCEEDED),
+        SimProgressed(**ids, through_seq=0, kernels_done=0, final=True),
+    )
+
+
+def test_what_takes_longer_than_a_query_is_waited_for(
+    own_servers: Servers, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(database, "COMMAND_TIMEOUT_S", LONGEST_QUERY_S)
+    slow = f"SELECT pg_sleep({LONGEST_QUERY_S + 1})"
+    known = database.migrations()
+
+    async def migrated() -> tuple[list[str], list[str]]:
+        async with database.opened(own_servers.database_url) as pool:
+            # One applies it and the other waits for the lock: both for longer than a query may take.
+            return await asyncio.gather(database.migrate(pool), database.migrate(pool))
+
+    monkeypatch.setattr(database, "migrations", lambda: [*known, ("9999_slow.sql", slow)])
+    applied = asyncio.run(migrated())
+    assert sorted(applied, key=len) == [[], [*(name for name, _ in known), "9999_slow.sql"]]
+
+
+def test_a_rebuild_waits_for_long_reads_before_it_swaps(
+    own_servers: Servers, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with RunningApi(own_servers.settings()) as api, Client(api) as client:
+        run_id, _ = client.new_sim()
+    monkeypatch.setattr(database, "COMMAND_TIMEOUT_S", LONGEST_QUERY_S)
+
+    async def run() -> int:
+        reader = await asyncpg.connect(own_servers.database_url)
+        async with (
+            connected(NatsSettings(nats_url=own_servers.nats_url), name="rebuild") as nats,
+            database.opened(own_servers.database_url) as pool,
+        ):
+            reading = reader.transaction()
+            await reading.start()
+            await reader.execute("SELECT count(*) FROM sim_view")
+            rebuilding = asyncio.create_task(rebuild(pool, JetStreamLog(nats), lambda *_: None))
+            while not await reader.fetchval("SELECT count(*) FROM pg_locks WHERE NOT granted"):
+                assert not rebuilding.done()
+            await asyncio.sleep(LONGEST_QUERY_S + 1)  # for longer than a query may take
+            await reading.rollback()
+            await reader.close()
+            return await rebuilding
+
+    assert asyncio.run(run()) > 0
+    with RunningApi(own_servers.settings()) as api, Client(api) as client:
+        assert client.body(f"/api/runs/{run_id}")["state"] == "active"

@@ -5,12 +5,13 @@ Order matters: the object first, then the fact, then the purge. A crash in betwe
 
 import asyncio
 import uuid
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
+from contextlib import contextmanager
 
 import structlog
 import zstandard
 from cascade_core import subjects
-from cascade_core.errors import Unavailable
+from cascade_core.errors import Corrupt, Unavailable
 from cascade_core.sims.facts import SimLogArchived, SimProgressed
 from cascade_core.sims.state import Sim, outcome_of
 
@@ -23,12 +24,15 @@ _logger = structlog.get_logger(__name__)
 
 ROUND_EVERY_S = 5.0
 MOST_PER_ROUND = 16
+MOST_STUCK = 256
+"""Sims looked past in a round because their logs could not be archived before; with more, the youngest logs wait."""
 _LEVEL = 6
 
 
 async def run(gateway: Gateway) -> None:
     """Archive for ever, on the leading replica only."""
     ready = False
+    stuck: set[str] = set()
     while True:
         await asyncio.sleep(ROUND_EVERY_S)
         if not gateway.projector.leads:
@@ -37,7 +41,7 @@ async def run(gateway: Gateway) -> None:
         try:
             ready = ready or await _made_ready(gateway)
             if ready:
-                await _round(gateway)
+                stuck = await _round(gateway, stuck)
         except Unavailable as error:
             _logger.warning("archiving waits", reason=str(error))
 
@@ -50,11 +54,31 @@ async def _made_ready(gateway: Gateway) -> bool:
     return True
 
 
-async def _round(gateway: Gateway) -> None:
-    for sim in await queries.sims_to_archive(
-        gateway.database, finished_before_s=gateway.settings.archive_after_s, most=MOST_PER_ROUND
-    ):
-        await archive(gateway, sim)
+async def _round(gateway: Gateway, stuck: set[str]) -> set[str]:
+    """Archive what is due, the sims last that could not be archived before; the sims that still cannot be."""
+    due = await queries.sims_to_archive(
+        gateway.database,
+        finished_before_s=gateway.settings.archive_after_s,
+        most=MOST_PER_ROUND + min(len(stuck), MOST_STUCK),
+    )
+    due.sort(key=lambda sim: sim.sim_id in stuck)  # stable: the oldest first
+    stuck = stuck & {sim.sim_id for sim in due}
+    for sim in due[:MOST_PER_ROUND]:
+        with _one_of_many(sim.sim_id, stuck):
+            await archive(gateway, sim)
+    return stuck
+
+
+@contextmanager
+def _one_of_many(sim_id: str, stuck: set[str]) -> Iterator[None]:
+    """One sim whose log is damaged, or too large for the time that it may take, must not keep the others' logs here."""
+    try:
+        yield
+    except (Unavailable, Corrupt) as error:
+        _logger.warning("log not archived", sim_id=sim_id, reason=str(error))
+        stuck.add(sim_id)
+    else:
+        stuck.discard(sim_id)
 
 
 async def archive(gateway: Gateway, sim: Sim) -> None:
@@ -94,7 +118,8 @@ async def sweep(gateway: Gateway) -> None:
             continue
         found = await queries.sims_by_id(gateway.database, [ids[1]])
         if found:
-            await _purge(gateway, found[0])
+            with _one_of_many(ids[1], set()):
+                await _purge(gateway, found[0])
 
 
 async def _purge(gateway: Gateway, sim: Sim) -> None:
