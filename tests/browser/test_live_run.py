@@ -1,9 +1,11 @@
 """A page that lives on a stream: what a reader is doing goes on while events redraw it."""
 
 import asyncio
+from datetime import UTC, datetime
 
 from cascade_cli.testing_runs import operator_log, tell, tell_run
-from cascade_cli.testing_serve import Server
+from cascade_cli.testing_serve import PATIENCE_S, Server
+from cascade_core.kernels.facts import KernelFinished
 from playwright.async_api import Route, expect
 
 from tests.browser.conftest import OpenPage
@@ -72,6 +74,42 @@ async def test_a_running_sims_log_is_followed_though_it_came_before_the_run_did(
         await expect(page.get_by_text("line 299", exact=True)).to_be_visible()
         await tell(log, [run.chunk(sim, 1, numbered(300, 600))])
         await expect(page.get_by_text("line 599", exact=True)).to_be_visible()
+
+
+async def test_a_slow_estimate_arrives_though_kernels_land_meanwhile(
+    server: Server, open_page: OpenPage
+) -> None:
+    run_id = await server.launch(await server.upload("endless-estimated"), {"SM80_A100": 1})
+    page = await open_page(server, "/traces")
+    asked = asyncio.Queue[Route]()
+    await page.route(f"**/api/runs/{run_id}/estimate", asked.put)
+    await page.clock.install()
+    await page.goto(f"{server.url}/runs/{run_id}")
+    first = await asyncio.wait_for(asked.get(), PATIENCE_S)
+    running = page.get_by_test_id("sim-card")
+    await expect(running).to_have_attribute("data-state", "running", timeout=60_000)
+    sim_id = (await server.run(run_id))["sims"][0]["id"]
+    async with operator_log(server.data_dir) as log:
+        for index in range(2):
+            landed = KernelFinished(
+                run_id=run_id,
+                sim_id=sim_id,
+                occurred_at=datetime.now(UTC),
+                index=index,
+                kernel_name="_Z11copy_kernelIdEvPKT_PS0_",
+                gpu_sim_cycle=1000,
+            )
+            await tell(log, [landed])
+            await expect(page.get_by_test_id("compare-row")).to_have_count(index + 1)
+            await page.clock.fast_forward(60_000)
+    await first.continue_()
+    await expect(page.get_by_test_id("estimate-totals")).to_be_visible()
+
+    # What landed since is asked for after it.
+    await page.clock.fast_forward(60_000)
+    await (await asyncio.wait_for(asked.get(), PATIENCE_S)).continue_()
+    async with server.client() as client:
+        (await client.post(f"/api/runs/{run_id}/cancel")).raise_for_status()
 
 
 def numbered(start: int, end: int) -> list[str]:

@@ -53,3 +53,20 @@ export function useLoaded<T>(key: string, load: (signal: AbortSignal) => Promise
     reload: () => setTurn((n) => n + 1),
   };
 }
+
+/**
+ * As `useLoaded`, for an answer that grows old with what `version` names: `everyMs` after each answer it is asked for
+ * again if the version is another one by then, or null. So no change cuts off a slow answer, nor takes an old one away.
+ */
+export function useRenewed<T>(key: string, version: () => string | null, load: (signal: AbortSignal) => Promise<T>, everyMs: number | undefined): Loaded<T> {
+  const answered = useRef<{ key: string; version: string | null; data: T } | null>(null);
+  const renew = async (signal: AbortSignal): Promise<T> => {
+    const asked = version();
+    const last = answered.current;
+    if (last !== null && asked !== null && last.key === key && last.version === asked) return last.data;
+    const data = await load(signal);
+    answered.current = { key, version: asked, data };
+    return data;
+  };
+  return useLoaded(key, renew, everyMs);
+}

@@ -10,8 +10,7 @@ import type { ConfigEstimate, Estimate, Interval } from "../../model/estimate";
 import { sourcesText, toEstimate } from "../../model/estimate";
 import { MISSING, formatNs } from "../../model/units";
 import type { RunStore } from "../../state/live-run";
-import { useLoaded } from "../../state/poll";
-import { useThrottled } from "../../state/run-hooks";
+import { useRenewed } from "../../state/poll";
 import { client } from "../../state/session";
 
 /** An answer lists every kernel of every config: it is asked again only when kernels landed, and not more often. */
@@ -32,12 +31,14 @@ export interface LoadedEstimate {
 
 /** The run's estimate, renewed as kernels land. */
 export function useEstimate(store: RunStore): LoadedEstimate {
-  const live = useThrottled(store.run, ASK_AGAIN_MS);
   const [kept, setKept] = useState<Estimate | null>(null);
-  const sample = live === null || live.trace.sample || live.run.sample;
-  const key = sample ? "no estimate" : `estimate ${store.runId} ${live.kernelCount} ${live.run.state}`;
+  const sample = useComputed(() => store.run.value === null || store.run.value.trace.sample || store.run.value.run.sample).value;
+  const active = useComputed(() => store.run.value?.run.state === "active").value;
+  const computing = kept?.computing === true;
+  const version = () => (computing ? null : `${store.run.peek()?.kernelCount} ${active}`);
   const load = async (signal: AbortSignal) => (sample ? null : toEstimate(await client.estimate(store.runId, signal)));
-  const { data, error, reload } = useLoaded(key, load, kept?.computing === true ? COMPUTING_MS : undefined);
+  const everyMs = computing ? COMPUTING_MS : active ? ASK_AGAIN_MS : undefined;
+  const { data, error, reload } = useRenewed(sample ? "no estimate" : `estimate ${store.runId}`, version, load, everyMs);
   useEffect(() => {
     if (data !== null) setKept(data);
   }, [data]);

@@ -8,14 +8,17 @@ import type { Preview } from "../../state/download";
 import { PREVIEW_LINES, canPreview, download, previewFile } from "../../state/download";
 import type { RunStore } from "../../state/live-run";
 import { openInPerfetto } from "../../state/perfetto";
-import { useLoaded } from "../../state/poll";
+import { useRenewed } from "../../state/poll";
 import { client } from "../../state/session";
+
+/** Looks for files of sims that have ended since. */
+const RENEW_MS = 2000;
 
 export function OutputsSection({ store }: { store: RunStore }) {
   const ended = useComputed(() => [...(store.run.value?.sims.values() ?? [])].filter((sim) => sim.finishedAt !== null).length).value;
   const over = useComputed(() => store.run.value !== null && store.run.value.run.state !== "active").value;
   const anyKernel = useComputed(() => (store.run.value?.kernelCount ?? 0) > 0).value;
-  const files = useLoaded(`outputs ${store.runId} ${ended}`, (signal) => client.runFiles(store.runId, signal));
+  const files = useRenewed(`outputs ${store.runId}`, () => String(ended), (signal) => client.runFiles(store.runId, signal), over ? undefined : RENEW_MS);
   const [failure, setFailure] = useState<Error | null>(null);
   const attempt = async (work: Promise<void>) => {
     setFailure(null);

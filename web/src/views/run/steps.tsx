@@ -13,11 +13,13 @@ import type { StepMetric } from "../../model/step-timing";
 import { firstOfConfig, labelOf, stepSeries, summarise } from "../../model/step-timing";
 import { formatNs, plural } from "../../model/units";
 import type { RunStore } from "../../state/live-run";
-import { useLoaded } from "../../state/poll";
+import { useRenewed } from "../../state/poll";
 import { client } from "../../state/session";
 
 /** About 4 MB a sim: past this many the reader decides. */
 const LOAD_UNASKED = 6;
+/** Looks for sims that have succeeded since. */
+const RENEW_MS = 5000;
 
 export function StepsSection({ store }: { store: RunStore }) {
   const has = useComputed(() => store.run.value?.trace.hasStepTimeline === true).value;
@@ -25,9 +27,10 @@ export function StepsSection({ store }: { store: RunStore }) {
   const word = useComputed(() => (store.run.value === null ? null : timeWordOf([...store.run.value.sims.values()], store.run.value))).value;
   const realWord = useComputed(() => (store.run.value === null ? "measured" : realWordOf(store.run.value.trace))).value;
   const realConfig = useComputed(() => store.run.value?.trace.realConfig ?? null).value;
+  const active = useComputed(() => store.run.value?.run.state === "active").value;
   const [asked, setAsked] = useState(false);
   const wanted = has && succeeded > 0 && (asked || succeeded <= LOAD_UNASKED);
-  const { data, error, reload } = useLoaded(wanted ? `steps ${store.runId} ${succeeded}` : "no steps", async (signal) => (wanted ? client.stepTimelines(store.runId, signal) : null));
+  const { data, error, reload } = useRenewed(wanted ? `steps ${store.runId}` : "no steps", () => String(succeeded), async (signal) => (wanted ? client.stepTimelines(store.runId, signal) : null), active ? RENEW_MS : undefined);
   if (!has) return null;
   return (
     <section class="card" aria-labelledby="steps" data-testid="steps">
