@@ -3,6 +3,7 @@
 import asyncio
 import uuid
 from collections.abc import Callable
+from functools import partial
 
 import structlog
 from cascade_core import subjects, telemetry
@@ -70,7 +71,9 @@ class Launching:
                 preparing=self._preparing,
                 found=self._found,
             ):
-                self._preparing[run_id] = tasks.create(self._prepare(run_id))
+                preparing = self._preparing[run_id] = tasks.create(self._prepare(run_id))
+                # A task that is cancelled before it begins runs none of its own lines, `finally` included.
+                preparing.add_done_callback(partial(self._end_preparation, run_id))
             for sim in plan.next_launches(
                 fleet.sims(),
                 prepared=self._prepared,
@@ -100,9 +103,10 @@ class Launching:
         except asyncio.CancelledError:
             if self._term.fleet.run(run_id) is not None:
                 raise  # the launcher stops; else the run was cancelled, and only this task ends
-        finally:
-            self._preparing.pop(run_id, None)
-            self.look_again()
+
+    def _end_preparation(self, run_id: str, _: "asyncio.Task[None]") -> None:
+        self._preparing.pop(run_id, None)
+        self.look_again()
 
     async def _fail_unlaunched(self, run_id: str, error: str) -> None:
         for sim in list(self._term.fleet.of_run(run_id)):
