@@ -1,6 +1,7 @@
 """Estimates by trace content, config content and model version: in memory, then in the bucket, else computed once.
 
-One computation runs at a time; the others wait. A caller gets what is there within a bounded time.
+One computation runs at a time; the others wait. A caller gets what is there within a bounded time. A trace that cannot
+be estimated is not tried again before the next start: it may have gigabytes, and dashboards ask again and again.
 """
 
 import asyncio
@@ -13,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import structlog
-from cascade_core.errors import NotFound, Refused, Unavailable
+from cascade_core.errors import NotFound, Refused
 from cascade_core.ports import ObjectInfo
 from cascade_core.s3.bucket import S3Bucket
 from cascade_core.tasks import end
@@ -33,6 +34,16 @@ ENGINE = f"cascade-estimate {MODEL_VERSION}"
 
 class EstimateFailed(Refused):
     """The trace or the config cannot be estimated; the message says which file and why."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Failure:
+    """Why there is no estimate. Not the exception itself, which would grow with every time that it is raised."""
+
+    detail: str
+
+
+Outcome = list[EstimatedKernel] | _Failure
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,8 +81,8 @@ class EstimateStore:
         self._uploads = uploads
         self._internal = internal
         self._prefix = prefix.strip("/")
-        self._known: OrderedDict[str, list[EstimatedKernel]] = OrderedDict()
-        self._running: dict[str, asyncio.Task[list[EstimatedKernel]]] = {}
+        self._known: OrderedDict[str, Outcome] = OrderedDict()
+        self._running: dict[str, asyncio.Task[Outcome]] = {}
         self._slot = asyncio.Semaphore(1)
 
     async def kernels(
@@ -85,25 +96,37 @@ class EstimateStore:
         root = f"{self._prefix}/{trace_id}/" if self._prefix else f"{trace_id}/"
         objects = [entry async for page in self._uploads.objects(f"{root}traces/") for entry in page]
         key = f"estimates/{_content_digest(objects)}/{config.digest()}-{MODEL_VERSION}.json"
-        if key in self._known:
+        outcome = self._known.get(key)
+        if outcome is None:
+            task = self._running.get(key)
+            if task is None:
+                task = asyncio.create_task(self._outcome(key, root, objects, config))
+                self._running[key] = task
+                task.add_done_callback(lambda _: self._running.pop(key, None))
+            done, _ = await asyncio.wait({task}, timeout=within_s)
+            if not done:
+                return None
+            outcome = task.result()
+        else:
             self._known.move_to_end(key)
-            return self._known[key]
-        task = self._running.get(key)
-        if task is None:
-            task = asyncio.create_task(self._load_or_compute(key, root, objects, config))
-            self._running[key] = task
-            task.add_done_callback(lambda _: self._running.pop(key, None))
-        done, _ = await asyncio.wait({task}, timeout=within_s)
-        if not done:
-            return None
-        self._known[key] = task.result()
-        while len(self._known) > REMEMBERED:
-            self._known.popitem(last=False)
-        return self._known[key]
+        if isinstance(outcome, _Failure):
+            raise EstimateFailed(outcome.detail)
+        return outcome
 
     async def close(self) -> None:
         """End what is still computed."""
         await end(*self._running.values())
+
+    async def _outcome(self, key: str, root: str, objects: list[ObjectInfo], config: ConfigFiles) -> Outcome:
+        """What is known of `key` from now on, whether somebody still waits for it or not. Raises Unavailable."""
+        try:
+            outcome: Outcome = await self._load_or_compute(key, root, objects, config)
+        except EstimateFailed as failure:
+            outcome = _Failure(failure.detail)
+        self._known[key] = outcome
+        while len(self._known) > REMEMBERED:
+            self._known.popitem(last=False)
+        return outcome
 
     async def _load_or_compute(
         self, key: str, root: str, objects: list[ObjectInfo], config: ConfigFiles
@@ -150,7 +173,10 @@ async def _run(directory: str, config: ConfigFiles) -> bytes:
         async with asyncio.timeout(COMPUTE_TIMEOUT_S):
             output, problem = await process.communicate()
     except TimeoutError:
-        raise Unavailable(f"the estimate took more than {COMPUTE_TIMEOUT_S:.0f} s") from None
+        raise EstimateFailed(
+            f"the estimate took more than {COMPUTE_TIMEOUT_S:.0f} s and was given up; "
+            "estimate the trace where it lies: cascade estimate DIR --config NAME"
+        ) from None
     finally:
         if process.returncode is None:
             with suppress(ProcessLookupError):  # it may have ended without the event loop knowing yet
