@@ -143,22 +143,29 @@ def test_a_failing_command_quotes_the_end_of_its_log(tmp_path: Path) -> None:
     assert failure.value.log == command.log
 
 
-def test_a_command_past_its_limit_is_ended_with_its_children(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("ending", "limit_s", "said"),
+    [("time.sleep(600)", 2, "ran past its limit of 2 s"), ("raise SystemExit(3)", 60, "exited with 3")],
+)
+def test_a_command_that_fails_is_ended_with_its_children(
+    tmp_path: Path, ending: str, limit_s: float, said: str
+) -> None:
     code = (
         "import subprocess, sys, time\n"
         "child = subprocess.Popen([sys.executable, '-c', 'import time; time.sleep(600)'])\n"
         "print(child.pid, flush=True)\n"
-        "time.sleep(600)"
+        f"{ending}"
     )
     command = python(code, tmp_path)
 
-    with pytest.raises(CommandFailedError, match="ran past its limit of 2 s"):
-        run(command, os.environ, timeout_s=2)
+    with pytest.raises(CommandFailedError, match=said):
+        run(command, os.environ, timeout_s=limit_s)
 
     child = int(log_tail(command.log))
     deadline = time.monotonic() + 10
     while Path(f"/proc/{child}").exists() and "Z" not in _state(child):
         assert time.monotonic() < deadline, "the child lives on"
+        time.sleep(0.02)
 
 
 def _state(process: int) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+from collections.abc import Callable
 from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path, PurePosixPath
@@ -326,6 +327,51 @@ def test_kernels_are_sent_while_tracing_goes_on_between_first_metadata_and_last_
     assert all(key.startswith("traces/kernel-") for key in order[1:13])
     assert order[-3:] == [f"traces/kernelslist_{CONTEXT}", "metadata.json", f"traces/stats_{CONTEXT}"]
     assert json.loads(recorder.sent[-2][1])["status"] == "ok"
+
+
+class Disturbed(Recorder):
+    """A store in whose midst something happens to the stream."""
+
+    def __init__(self, happens: Callable[[Path], None]) -> None:
+        super().__init__()
+        self._happens = happens
+
+    def put_file(self, key: str, path: Path) -> None:
+        if key.startswith("traces/kernel-"):
+            self._happens(path)
+        super().put_file(key, path)
+
+
+def _interrupt(_kernel: Path) -> None:
+    raise KeyboardInterrupt
+
+
+def _cut_off_engine(kernel: Path) -> None:
+    kernel.parents[1].joinpath("engine.json").write_text("{")
+
+
+@pytest.mark.parametrize(
+    ("happens", "ends_with", "told"),
+    [
+        (_interrupt, KeyboardInterrupt, "KeyboardInterrupt"),
+        (_cut_off_engine, StageFailedError, "CaptureError: engine.json is not what the driver writes"),
+    ],
+)
+def test_a_stream_that_breaks_off_is_not_left_tracing(
+    around: Surroundings, happens: Callable[[Path], None], ends_with: type[BaseException], told: str
+) -> None:
+    workload = Workload("m", ["Hello"], max_tokens=4, repeats=1, warmup_repeats=0)
+    options = ProfileOptions(trace_steps=(), run_name="r")
+    recorder = Disturbed(happens)
+
+    with pytest.raises(ends_with):
+        stream(workload, [LAYER], options, around, lambda run_name: nullcontext(recorder))
+
+    sent = dict(recorder.sent)
+    metadata = json.loads(sent["metadata.json"])
+    assert metadata["status"] == "failed"
+    assert metadata["error"].startswith(told)
+    assert "logs/trace.log" in sent
 
 
 def test_secrets_are_cut_out_of_streamed_logs(around: Surroundings) -> None:

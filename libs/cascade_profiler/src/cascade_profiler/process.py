@@ -10,7 +10,7 @@ import os
 import signal
 import subprocess
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from cascade_profiler.commands import Command
@@ -78,15 +78,15 @@ def running(command: Command, environ: Mapping[str, str]) -> Iterator[subprocess
 
 
 def stop(process: subprocess.Popen[bytes]) -> None:
-    """End a process and its group: SIGTERM, a grace period, SIGKILL. One that has ended is left alone."""
-    if process.poll() is not None:
-        return
+    """End a process and its group: SIGTERM, a grace period for the process, SIGKILL.
+
+    Also where it has ended by itself: what it started may still hold the GPU, which the next stage needs.
+    """
     _signal_group(process, signal.SIGTERM)
-    try:
+    with suppress(subprocess.TimeoutExpired):
         process.wait(timeout=STOP_GRACE_S)
-    except subprocess.TimeoutExpired:
-        _signal_group(process, signal.SIGKILL)
-        process.wait()
+    _signal_group(process, signal.SIGKILL)
+    process.wait()
 
 
 def log_tail(log: Path, lines: int = LOG_TAIL_LINES) -> str:
@@ -101,5 +101,5 @@ def log_tail(log: Path, lines: int = LOG_TAIL_LINES) -> str:
 def _signal_group(process: subprocess.Popen[bytes], number: signal.Signals) -> None:
     try:
         os.killpg(process.pid, number)
-    except ProcessLookupError:  # it ended in between
+    except ProcessLookupError:  # none of it is left
         return

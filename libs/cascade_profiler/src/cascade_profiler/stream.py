@@ -13,7 +13,7 @@ import json
 import shutil
 import tempfile
 from collections.abc import Mapping, Sequence
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -147,14 +147,19 @@ class _Stream:
         self._send_metadata()
         try:
             self._trace()
-        except (ProfilerError, OSError) as error:
-            detail = redact(str(error), secret_values(self._around.environ))
-            record.status, record.error = "failed", f"{type(error).__name__}: {detail}"
-            record.failed_stage = self._stage
+            record.engine = self._engine() or record.engine
+            record.status, self._stage = "ok", "upload"
             self._send_rest()
-            raise StageFailedError(self._stage, detail, run_dir=layout.root) from error
-        record.status = "ok"
-        self._send_rest()
+        except BaseException as error:
+            # Also an interrupt: whatever ends the stream, its trace must not be `tracing` for ever.
+            detail = redact(str(error), secret_values(self._around.environ))
+            kind = type(error).__name__
+            record.status, record.error = "failed", f"{kind}: {detail}" if detail else kind
+            record.failed_stage = self._stage
+            self._send_diagnostics()
+            if isinstance(error, ProfilerError | OSError):
+                raise StageFailedError(self._stage, detail, run_dir=layout.root) from error
+            raise
         return StreamResult(record.run_name, len(self._sent), sum(self._sent.values()))
 
     def _trace(self) -> None:
@@ -207,36 +212,37 @@ class _Stream:
             self._sent[name] = size
             self._around.progress(f"sent {name} ({size} bytes)")
 
-    def _send_rest(self) -> None:
-        """Send logs, spinlock data, lists, the final metadata and the statistics, in this order.
+    def _engine(self) -> EngineFacts | None:
+        """What the engine said of itself; None where it did not come so far. Raises CaptureError."""
+        engine = self._layout.traced / "engine.json"
+        return EngineFacts.from_json(_text(engine)) if engine.is_file() else None
 
-        After a failure, what is left of the traces stays behind, and an upload that fails again only ends the
-        sending.
-        """
+    def _send_diagnostics(self) -> None:
+        """Send what a failed stream left, without the rest of its traces, as far as that can be sent."""
+        with suppress(CaptureError):
+            self._record.engine = self._engine() or self._record.engine
+        try:
+            self._send_rest()
+        except (UploadError, OSError) as error:
+            self._around.progress(f"could not send all diagnostics: {error}")
+
+    def _send_rest(self) -> None:
+        """Send logs, spinlock data, lists, the final metadata and the statistics, in this order."""
         layout = self._layout
         secrets = secret_values(self._around.environ)
-        engine = layout.traced / "engine.json"
-        if engine.is_file():
-            self._record.engine = EngineFacts.from_json(_text(engine))
-        try:
-            for log in sorted(layout.logs.glob("*")):
-                self._store.put_bytes(f"logs/{log.name}", _clean(log, secrets))
-            detection = layout.traced / "spinlock_detection"
-            for path in sorted(path for path in detection.rglob("*") if path.is_file()):
-                self._store.put_file(f"spinlock_detection/{path.relative_to(detection).as_posix()}", path)
-            tables = sorted(layout.traces.glob("*")) if layout.traces.is_dir() else []
-            for path in tables:
-                if is_kernel_list(path.name):
-                    self._store.put_file(f"traces/{path.name}", path)
-            self._send_metadata()
-            for path in tables:
-                if is_statistics(path.name):
-                    self._store.put_file(f"traces/{path.name}", path)
-        except UploadError as error:
-            if self._record.status == "failed":
-                self._around.progress(f"could not send all diagnostics: {error}")
-                return
-            raise StageFailedError("upload", str(error), run_dir=layout.root) from error
+        for log in sorted(layout.logs.glob("*")):
+            self._store.put_bytes(f"logs/{log.name}", _clean(log, secrets))
+        detection = layout.traced / "spinlock_detection"
+        for path in sorted(path for path in detection.rglob("*") if path.is_file()):
+            self._store.put_file(f"spinlock_detection/{path.relative_to(detection).as_posix()}", path)
+        tables = sorted(layout.traces.glob("*")) if layout.traces.is_dir() else []
+        for path in tables:
+            if is_kernel_list(path.name):
+                self._store.put_file(f"traces/{path.name}", path)
+        self._send_metadata()
+        for path in tables:
+            if is_statistics(path.name):
+                self._store.put_file(f"traces/{path.name}", path)
 
     def _send_metadata(self) -> None:
         document = metadata_json(self._record, layers=self._layers, real_timing=False)
