@@ -100,3 +100,52 @@ def test_every_bundled_config_is_read_by_name(bundled_configs: Path) -> None:
 def test_an_unknown_config_is_refused_with_the_known_names(bundled_configs: Path, name: str) -> None:
     with pytest.raises(ConfigError):
         load_spec(bundled_configs, name)
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [
+        ("-gpgpu_n_sub_partition_per_mchannel", "3"),
+        ("-gpgpu_n_sub_partition_per_mchannel", "4096"),
+        ("-gpgpu_cache:dl1", f"S:4:128:{'9' * 400},L:T:m:L:L,A:512:8,16:0,32"),
+        ("-gpgpu_cache:dl2", f"S:4:128:64,L:B:m:L:P,A:{'9' * 5000}:8,16:0,32"),
+        ("-gpgpu_dram_timing_opt", f"nbk=16:CCD=1:RRD=7:RCD=22:RC={'9' * 400}:CL=22"),
+        ("-gpgpu_dram_timing_opt", "nbk=16:CCD=²:RRD=7:RCD=22:RC=72:CL=22"),
+        ("-gpgpu_shmem_option", "0,8,-16"),
+        ("-trace_opcode_latency_initiation_int", "9" * 14 + ",2"),
+        ("-gpgpu_clock_domains", "9" * 400 + ":1:1:1"),
+    ],
+)
+def test_a_value_out_of_bounds_is_refused_in_a_line_that_names_the_key(
+    texts: Callable[[str], tuple[str, str]], key: str, value: str
+) -> None:
+    with pytest.raises(ConfigError) as caught:
+        GpuSpec.from_config("\n".join(texts("SM80_A100")) + f"\n{key} {value}\n")
+    assert str(caught.value).startswith(key)
+    assert len(str(caught.value)) < 300
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [
+        ("-gpgpu_shmem_num_banks", "16"),
+        ("-gpgpu_perfect_mem", "1"),
+        ("-gpgpu_flush_l2_cache", "1"),
+        ("-gpgpu_cache:dl1", "N:4:256:64,L:T:m:L:L,A:512:8,16:0,32"),
+    ],
+)
+def test_an_option_that_the_model_does_not_look_at_is_noted(
+    texts: Callable[[str], tuple[str, str]], key: str, value: str
+) -> None:
+    config, trace_config = texts("SM80_A100")
+    noted = GpuSpec.from_config(config + f"\n{key} {value}\n", trace_config).notes
+    assert [note for note in noted if note.startswith(f"{key} {value}")] == list(noted)
+
+
+def test_a_timing_without_a_bank_group_takes_the_plain_column_delay(
+    texts: Callable[[str], tuple[str, str]],
+) -> None:
+    timing = "nbk=16:CCD=2:RRD=7:RCD=22:RC=72:CL=22"
+    config, trace_config = texts("SM80_A100")
+    spec = GpuSpec.from_config(f"{config}\n-gpgpu_dram_timing_opt {timing}\n", trace_config)
+    assert spec.dram_timing.ccdl == 2

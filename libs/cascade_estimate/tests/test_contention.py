@@ -196,3 +196,14 @@ def test_regular_single_sectors_pass_the_crossbar_in_turn(
 
     assert cost(0b0001) == 1.0
     assert cost(0b1111) > 1.0
+
+
+def test_a_faster_crossbar_takes_requests_sooner_but_a_core_one_answer_a_cycle(
+    spec: GpuSpec, alone: Callable[..., Surroundings]
+) -> None:
+    private = Access(1.0, 1.0, first=False)
+    own = Meeting(spec, alone(active=spec.cores), private)
+    fast = Meeting(replace(spec, icnt_mhz=2 * spec.core_mhz), alone(active=spec.cores), private)
+    slow = Meeting(replace(spec, icnt_mhz=spec.core_mhz / 2), alone(active=spec.cores), private)
+    assert (fast.send_cost, slow.send_cost) == (own.send_cost / 2, own.send_cost * 2)
+    assert (fast.answer_cost, slow.answer_cost) == (1.0, own.answer_cost * 2)

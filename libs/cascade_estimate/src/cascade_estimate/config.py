@@ -13,10 +13,12 @@ from cascade_accelsim.configs import parse_options
 
 from cascade_estimate.errors import ConfigError
 from cascade_estimate.opcodes import Unit
+from cascade_estimate.options import Options, whole
 
 SECTOR_BYTES = 32
-_MOST = 1 << 40  # of any option
 _MOST_PARTS = 1 << 12  # of what is counted one by one: channels, schedulers, collectors
+_MOST_SLICES = 1 << 16  # of L2, over all channels
+_LINE_BYTES = 128
 _ADDRESS_BITS = 64
 _LINE_BITS = 7  # of an address within a line: a line lies in one channel and slice
 _CLOCKS_MHZ = (1.0, 1e5)
@@ -48,15 +50,10 @@ class Timing:
     """DRAM timing in DRAM command cycles (`-gpgpu_dram_timing_opt`)."""
 
     banks: int
-    ccd: int
     rrd: int
     rcd: int
-    ras: int
-    rp: int
     rc: int
     cl: int
-    wl: int
-    bank_groups: int
     ccdl: int
 
 
@@ -91,7 +88,6 @@ class GpuSpec:
     l1_banks: int
     l1_bypass_global: bool
     shared_latency: int
-    shared_banks: int
     channels: int
     slices_per_channel: int
     partition_hash: int
@@ -136,94 +132,51 @@ class GpuSpec:
         Raises:
             ConfigError: naming the key that is missing or has the wrong form.
         """
-        options = _Options(parse_options(text + "\n" + trace_config))
+        options = Options(parse_options(text + "\n" + trace_config))
         return _spec(options)
 
 
-class _Options:
-    """Typed access to options; collects a note for each fallback."""
-
-    def __init__(self, options: dict[str, str]) -> None:
-        self._options = options
-        self.notes: list[str] = []
-
-    def text(self, key: str, fallback: str | None = None) -> str:
-        value = self._options.get(key)
-        if value:
-            return value
-        if value is not None:
-            raise ConfigError(key, "the option has no value")
-        if fallback is None:
-            raise ConfigError(key, "the config does not set it and the estimate cannot do without it")
-        return fallback
-
-    def integers(self, key: str, fallback: str | None = None, *, noted: bool = False) -> list[int]:
-        if noted and key not in self._options:
-            self.notes.append(f"{key} is not set: {fallback} assumed")
-        value = self.text(key, fallback)
-        try:
-            return [int(part) for part in re.split(r"[,:]", value) if part.strip()]
-        except ValueError:
-            raise ConfigError(key, f"whole numbers expected, found {value!r}") from None
-
-    def integer(
-        self,
-        key: str,
-        fallback: int | None = None,
-        *,
-        least: int = 0,
-        most: int = _MOST,
-        noted: bool = False,
-    ) -> int:
-        values = self.integers(key, None if fallback is None else str(fallback), noted=noted)
-        if len(values) < 1 or not least <= values[0] <= most:
-            raise ConfigError(
-                key, f"a whole number from {least} to {most} expected, found {self.text(key, '')!r}"
-            )
-        return values[0]
-
-
-def _cache(options: _Options, key: str) -> Cache:
+def _cache(options: Options, key: str) -> Cache:
     value = options.text(key)
-    found = re.match(r"(?:[NS]:)?(\d+):(\d+):(\d+),[^,]*,[A-Z]:(\d+):(\d+),(\d+)", value)
+    found = re.match(r"(?:([NS]):)?(\d+):(\d+):(\d+),[^,]*,[A-Z]:(\d+):(\d+),(\d+)", value)
     if found is None:
         raise ConfigError(
             key,
-            f"<sector>:<sets>:<line>:<ways>,...,<mshr>:<entries>:<merges>,<queue> expected, found {value!r}",
+            f"<sector>:<sets>:<line>:<ways>,...,<mshr>:<entries>:<merges>,<queue> expected, found {value[:60]!r}",
         )
-    sets, line, ways, entries, merges, queue = (int(part) for part in found.groups())
+    sectors, *sizes = found.groups()
+    sets, line, ways, entries, merges, queue = (whole(key, part) for part in sizes)
     if 0 in (sets, line, ways, entries):
-        raise ConfigError(key, f"sizes of at least 1 expected, found {value!r}")
+        raise ConfigError(key, f"sizes of at least 1 expected, found {value[:60]!r}")
+    if sectors != "S" or line != _LINE_BYTES:
+        options.notes.append(
+            f"{key} {value[:60]} is taken as lines of {_LINE_BYTES} bytes in sectors of {SECTOR_BYTES}"
+        )
     return Cache(sets, line, ways, entries, max(merges, 1), max(queue, 1))
 
 
-def _timing(options: _Options) -> Timing:
+def _timing(options: Options) -> Timing:
     key = "-gpgpu_dram_timing_opt"
     values: dict[str, int] = {}
     for part in options.text(key).replace('"', "").split(":"):
         name, equals, number = part.strip().partition("=")
-        if not equals or not number.strip().isdigit():
-            raise ConfigError(key, f"name=cycles pairs expected, found {part.strip()!r}")
-        values[name.strip()] = int(number)
+        if not equals:
+            raise ConfigError(key, f"name=cycles pairs expected, found {part.strip()[:60]!r}")
+        values[name.strip()] = whole(key, number)
     try:
         return Timing(
             banks=max(values["nbk"], 1),
-            ccd=values["CCD"],
             rrd=values["RRD"],
             rcd=values["RCD"],
-            ras=values["RAS"],
-            rp=values["RP"],
             rc=values["RC"],
             cl=values["CL"],
-            wl=values.get("WL", 0),
-            bank_groups=max(values.get("nbkgrp", 1), 1),
-            ccdl=values.get("CCDL", values["CCD"]),
+            ccdl=values["CCDL"] if "CCDL" in values else values["CCD"],
         )
     except KeyError as missing:
         raise ConfigError(key, f"the timing {missing.args[0]} is missing") from None
 
 
-def _latencies(options: _Options) -> tuple[tuple[int, ...], tuple[int, ...]]:
+def _latencies(options: Options) -> tuple[tuple[int, ...], tuple[int, ...]]:
     latency = [1] * len(Unit)
     interval = [1] * len(Unit)
 
@@ -260,31 +213,35 @@ def _latencies(options: _Options) -> tuple[tuple[int, ...], tuple[int, ...]]:
     return tuple(latency), tuple(interval)
 
 
-def _clocks(options: _Options) -> tuple[float, float, float, float]:
+def _clocks(options: Options) -> tuple[float, float, float, float]:
     key = "-gpgpu_clock_domains"
     parts = options.text(key).split(":")
     try:
         values = [float(part) for part in parts[:4]]
     except ValueError:
-        raise ConfigError(key, f"four clocks in MHz expected, found {':'.join(parts)!r}") from None
+        raise ConfigError(key, f"four clocks in MHz expected, found {':'.join(parts)[:60]!r}") from None
     low, high = _CLOCKS_MHZ
     if len(values) < 4 or not all(low <= value <= high for value in values):
-        raise ConfigError(key, f"four clocks of {low:g} to {high:g} MHz expected, found {':'.join(parts)!r}")
+        raise ConfigError(
+            key, f"four clocks of {low:g} to {high:g} MHz expected, found {':'.join(parts)[:60]!r}"
+        )
     return values[0], values[1], values[2], values[3]
 
 
-def _mapping(options: _Options) -> str:
+def _mapping(options: Options) -> str:
     key = "-gpgpu_mem_addr_mapping"
     value = options.text(key)
     found = re.fullmatch(r"dramid@(\d{1,2});([0RBCSrbcs.| ]+)", value)
     if found is None or len(re.sub(r"[.| ]", "", found.group(2))) != _ADDRESS_BITS:
         raise ConfigError(
-            key, f"'dramid@<bit>;' and {_ADDRESS_BITS} of the letters 0, R, B, C, S expected, found {value!r}"
+            key,
+            f"'dramid@<bit>;' and {_ADDRESS_BITS} of the letters 0, R, B, C, S expected, found {value[:60]!r}",
         )
     within_line = re.sub(r"[.| ]", "", found.group(2))[-_LINE_BITS:]
     if not _LINE_BITS <= int(found.group(1)) < _ADDRESS_BITS or "B" in within_line.upper():
         raise ConfigError(
-            key, f"channel and bank bits from {_LINE_BITS} to {_ADDRESS_BITS - 1} expected, found {value!r}"
+            key,
+            f"channel and bank bits from {_LINE_BITS} to {_ADDRESS_BITS - 1} expected, found {value[:60]!r}",
         )
     return value
 
@@ -302,7 +259,37 @@ def _hash_bits(indexing: int, channels: int, slices_per_channel: int) -> int:
     return bits if bits in _HASHED_BITS else 0
 
 
-def _spec(options: _Options) -> GpuSpec:
+def _slices_per_channel(options: Options, channels: int) -> int:
+    key = "-gpgpu_n_sub_partition_per_mchannel"
+    found = options.integer(key, 1, least=1, most=_MOST_PARTS)
+    if found & (found - 1) or found * channels > _MOST_SLICES:
+        raise ConfigError(
+            key,
+            f"a power of two expected, and at most {_MOST_SLICES} slices with -gpgpu_n_mem {channels}, found {found}",
+        )
+    return found
+
+
+_ASSUMED = {
+    "-gpgpu_shmem_num_banks": "32",
+    "-gpgpu_shmem_warp_parts": "1",
+    "-gpgpu_shmem_limited_broadcast": "0",
+    "-gpgpu_max_insn_issue_per_warp": "1",
+    "-gpgpu_sub_core_model": "1",
+    "-gpgpu_perfect_mem": "0",
+    "-gpgpu_perfect_inst_const_cache": "1",
+    "-gpgpu_dram_scheduler": "1",
+    "-gpgpu_mem_address_mask": "1",
+    "-gpgpu_flush_l1_cache": "1",
+    "-gpgpu_flush_l2_cache": "0",
+    "-gpgpu_concurrent_kernel_sm": "0",
+}
+"""Options that change the simulator's cycles and that the model does not look at, with what it takes for granted."""
+
+
+def _spec(options: Options) -> GpuSpec:
+    for key, assumed in _ASSUMED.items():
+        options.assume(key, assumed)
     core, icnt, l2_clock, dram_clock = _clocks(options)
     latency, interval = _latencies(options)
     major, minor = (
@@ -320,7 +307,7 @@ def _spec(options: _Options) -> GpuSpec:
     banks = options.integer("-gpgpu_num_reg_banks", 16, least=1)
     shmem_default = options.integer("-gpgpu_shmem_size", least=0)
     channels = options.integer("-gpgpu_n_mem", least=1, most=_MOST_PARTS)
-    per_channel = options.integer("-gpgpu_n_sub_partition_per_mchannel", 1, least=1, most=_MOST_PARTS)
+    per_channel = _slices_per_channel(options, channels)
     partition_hash = options.integer("-gpgpu_memory_partition_indexing", 0)
     if partition_hash and not _hash_bits(partition_hash, channels, per_channel):
         options.notes.append(
@@ -357,7 +344,6 @@ def _spec(options: _Options) -> GpuSpec:
         l1_banks=options.integer("-gpgpu_l1_banks", 1, least=1),
         l1_bypass_global=options.integer("-gpgpu_gmem_skip_L1D", 0) > 0,
         shared_latency=options.integer("-gpgpu_smem_latency", least=1),
-        shared_banks=options.integer("-gpgpu_shmem_num_banks", 32, least=1),
         channels=channels,
         slices_per_channel=per_channel,
         partition_hash=partition_hash,

@@ -113,10 +113,13 @@ class Meeting:
         # The cores of a cluster that have work share its port to the crossbar; blocks go round the clusters.
         inputs = min(active, spec.clusters)
         sharing, outputs = -(-active // spec.clusters), spec.slices / folded
-        self.send_cost = sharing * inputs / outputs / crossbar_load(inputs / outputs)
-        self.answer_cost = sharing / crossbar_load(outputs / inputs)
+        send = sharing * inputs / outputs / crossbar_load(inputs / outputs)
+        answer = sharing / crossbar_load(outputs / inputs)
         if _apart(spec, around, access, addresses):
-            self.send_cost = self.answer_cost = float(sharing)
+            send = answer = float(sharing)
+        # The crossbar has a clock of its own; a cluster takes one answer in each of the core's cycles.
+        self.send_cost = send * spec.core_mhz / spec.icnt_mhz
+        self.answer_cost = max(answer * spec.core_mhz / spec.icnt_mhz, float(sharing))
 
     def blocked(self, sectors: int, weight: float) -> float:
         """DRAM latencies for which a slice waits when more requests for a line's sectors meet than it merges.
