@@ -74,7 +74,11 @@ def test_damaged_xz_data_is_named_as_such(write_trace: Callable[..., Path]) -> N
     [
         ("-grid dim = (2,1,1)", "-grid dim = (3,1,1)", "grid has 3 blocks, the trace holds 2"),
         ("-grid dim = (2,1,1)", "-grid dim = (2,1)", "line 3: -grid dim"),
+        ("-grid dim = (2,1,1)", "-grid dim = (1e999,1,1)", "line 3: -grid dim"),
+        ("-grid dim = (2,1,1)", "-grid dim = (2.5,1,1)", "line 3: -grid dim"),
+        ("-grid dim = (2,1,1)", "-grid dim = " + "-" * 30000 + "1", "line 3: -grid dim"),
         ("-nregs = 16", "-nregs = many", "line 6: -nregs"),
+        ("-nregs = 16", "-nregs = 0x" + "f" * 20000, "line 6: -nregs"),
         ("-block dim = (32,1,1)\n", "", "no line '-block dim"),
         ("#traces format", "#trace", "is missing"),
         ("insts = 3", "insts = 4", "block 0, warp 0: 4 instructions announced, 3 found"),

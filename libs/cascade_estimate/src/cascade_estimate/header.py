@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-import ast
+import re
 from dataclasses import dataclass
 
 from cascade_estimate.errors import TraceFormatError
+
+_MOST = (1 << 64) - 1  # of any number in a header
+_TRIPLE = re.compile(r"\(\s*(\d{1,10})\s*,\s*(\d{1,10})\s*,\s*(\d{1,10})\s*\)", re.ASCII)
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,8 +68,10 @@ def parse_header(source: str, text: str) -> TraceHeader:
         line, value = values[key]
         try:
             number = int(value, 0)
+            if abs(number) > _MOST:
+                raise ValueError
         except ValueError:
-            raise TraceFormatError(source, line, f"-{key}: a number expected, found {value!r}") from None
+            raise TraceFormatError(source, line, f"-{key}: a number expected, found {value[:60]!r}") from None
         if least is not None and number < least:
             raise TraceFormatError(source, line, f"-{key}: at least {least} expected, found {number}")
         return number
@@ -75,15 +80,13 @@ def parse_header(source: str, text: str) -> TraceHeader:
         if key not in values:
             raise TraceFormatError(source, 0, f"the header has no line '-{key} = (x,y,z)'")
         line, value = values[key]
-        try:
-            x, y, z = ast.literal_eval(value)
-            if min(x, y, z) < 1:
-                raise ValueError
-            return int(x), int(y), int(z)
-        except (ValueError, SyntaxError, TypeError):
+        found = _TRIPLE.fullmatch(value.strip())
+        sizes = [int(part) for part in found.groups()] if found else [0, 0, 0]
+        if 0 in sizes:
             raise TraceFormatError(
-                source, line, f"-{key}: (x,y,z) of at least 1 expected, found {value!r}"
-            ) from None
+                source, line, f"-{key}: (x,y,z) of at least 1 expected, found {value[:60]!r}"
+            )
+        return sizes[0], sizes[1], sizes[2]
 
     return TraceHeader(
         name=values.get("kernel name", (0, ""))[1].strip(),
