@@ -92,6 +92,16 @@ async def test_prepare_puts_the_trace_where_every_simulator_looks(make: Make, si
     assert not {name for name in env if name.startswith("CASCADE_") and ("S3" in name or "DATABASE" in name)}
 
 
+async def test_a_trace_with_a_very_long_id_is_prepared(make: Make, traces: S3Bucket, tmp_path: Path) -> None:
+    run = replace(RUN, trace_id="t" * 250)
+    await traces.put(f"{PREFIX}/{run.trace_id}/traces/kernelslist.g", b"kernel-1.traceg\n")
+    backend = make("true")
+    backend._bucket = traces
+    await backend.prepare(run)
+    (list_file,) = (tmp_path / "data/s3").rglob("kernelslist.g")
+    assert list_file.read_text() == "kernel-1.traceg\n"
+
+
 async def test_the_ref_is_the_process_id_and_output_is_kept(
     make: Make, simulator: Simulator, tmp_path: Path
 ) -> None:

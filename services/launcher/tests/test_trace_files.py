@@ -7,8 +7,9 @@ import pytest
 from cascade_core.errors import BucketUnavailable, NotFound
 from cascade_core.ports import ObjectInfo
 from cascade_core.s3.bucket import S3Bucket
+from cascade_launcher import trace_files
 from cascade_launcher.backends.protocol import LaunchError
-from cascade_launcher.testing import PREFIX, TRACE_ID
+from cascade_launcher.testing import PREFIX, TRACE_ID, eventually
 from cascade_launcher.trace_files import materialise
 
 KEY_PREFIX = f"{PREFIX}/{TRACE_ID}/"
@@ -88,6 +89,31 @@ async def test_what_was_fetched_before_an_outage_is_kept(traces: S3Bucket, tmp_p
     back = BreakingBucket(traces, bytes_=0, times=0)
     await fetch(back, tmp_path)
     assert dict(back.starts)[f"{KEY_PREFIX}traces/kernel-2.traceg"] > 0
+
+
+async def test_what_was_fetched_before_a_kill_is_kept(
+    traces: S3Bucket, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(trace_files, "INDEX_EVERY_S", 0.0)
+    monkeypatch.setattr(trace_files, "DOWNLOADS_AT_ONCE", 1)
+    left_behind = tmp_path / "as-a-kill-leaves-it"
+
+    class Killed(BreakingBucket):
+        async def stream(self, key: str, *, start: int = 0, chunk: int = 1 << 18) -> AsyncIterator[bytes]:
+            if len(self.starts) == 2:
+                (tmp_path / "index.json").rename(left_behind)
+                await asyncio.Event().wait()
+            async for piece in super().stream(key, start=start, chunk=chunk):
+                yield piece
+
+    fetching = asyncio.create_task(fetch(Killed(traces, bytes_=0, times=0), tmp_path))
+    await eventually(left_behind.exists)
+    fetching.cancel()
+    await asyncio.wait([fetching])
+    left_behind.rename(tmp_path / "index.json")  # nothing that an orderly end wrote
+    again = BreakingBucket(traces, bytes_=0, times=0)
+    await fetch(again, tmp_path)
+    assert len(again.starts) == 1
 
 
 async def test_an_overwritten_object_of_the_same_size_is_fetched_again(

@@ -1,7 +1,7 @@
 from pathlib import Path, PurePosixPath
 
 import pytest
-from cascade_launcher.trace_paths import directory_name, relative_path, trace_dir
+from cascade_launcher.trace_paths import directory_name, index_name, relative_path, trace_dir
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -61,3 +61,11 @@ def test_a_key_becomes_a_path_below_the_trace() -> None:
 )  # fmt: skip
 def test_a_key_that_must_not_be_stored_is_left_out(key: str) -> None:
     assert relative_path(key, "p/t/") is None
+
+
+def test_an_indexs_name_is_the_directorys_unless_no_ending_would_fit_behind_it() -> None:
+    assert index_name("20261107-120000__opt") == "20261107-120000__opt"
+    longest = ["é" * 110, "t" * 240 + "a", "t" * 240 + "b"]
+    names = {index_name(name) for name in longest}
+    assert len(names) == 3
+    assert all(len(name) < 100 for name in names)

@@ -20,6 +20,7 @@ from pydantic import Field, SecretStr, field_validator
 from cascade_launcher.fetch_beats import beating
 from cascade_launcher.retry import persistently
 from cascade_launcher.trace_files import materialise
+from cascade_launcher.trace_paths import index_name
 
 TRIES = 12
 """About four minutes of a bucket that does not answer."""
@@ -76,7 +77,7 @@ async def fetch(settings: FetchSettings) -> None:
                 traces,
                 prefix=unquote(parts.path).strip("/") + "/",
                 directory=directory,
-                index_path=directory.parent / f".{directory.name[:200]}.index.json",
+                index_path=directory.parent / f".{index_name(directory.name)}.index.json",
             ),
             tries=TRIES,
             what="launcher prepare",

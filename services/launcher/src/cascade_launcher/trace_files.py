@@ -33,6 +33,8 @@ LISTING_TRIES = 3
 """How often a trace may change under the download."""
 RETRY_WAIT_S = 0.5
 LOCK_LOOK_EVERY_S = 0.1
+INDEX_EVERY_S = 10.0
+"""How much of a download a kill may cost. Often would be slow: the index of a large trace holds 100,000 files."""
 _PLAIN_MD5 = re.compile(r"[0-9a-f]{32}")
 
 
@@ -114,11 +116,17 @@ async def _once(bucket: Bucket, *, prefix: str, directory: Path, index_path: Pat
         "fetching trace", prefix=prefix, files=len(missing), size_bytes=sum(info.size for _, info in missing)
     )
     slots = asyncio.Semaphore(DOWNLOADS_AT_ONCE)
+    loop = asyncio.get_running_loop()
+    written_at = loop.time()
 
     async def fetch(relative: str, info: ObjectInfo) -> None:
+        nonlocal written_at
         async with slots:
             await _fetch(bucket, info, directory / relative)
         index[relative] = _Stored(info.size, info.etag)
+        if loop.time() >= written_at + INDEX_EVERY_S:
+            _write_index(index_path, index)
+            written_at = loop.time()
 
     try:
         async with asyncio.TaskGroup() as tasks:

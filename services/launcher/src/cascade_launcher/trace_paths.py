@@ -2,11 +2,13 @@
 trusted."""
 
 import hashlib
+import os
 import re
 from pathlib import Path, PurePosixPath
 
 _LONGEST_NAME_BYTES = 255
 """Of one path component, on every common file system."""
+_LONGEST_BEFORE_AN_ENDING_BYTES = 200
 _UNSAFE = re.compile(r"[^A-Za-z0-9._+=,@:~ ()\[\]{}-]")
 
 
@@ -25,6 +27,13 @@ def directory_name(trace_id: str) -> str:
     return name
 
 
+def index_name(directory: str) -> str:
+    """The name, for a trace's index, of a directory's; with room for an ending. Two directories never share one."""
+    if len(os.fsencode(directory)) <= _LONGEST_BEFORE_AN_ENDING_BYTES:
+        return directory
+    return "%sha256-" + hashlib.sha256(os.fsencode(directory)).hexdigest()
+
+
 def _percent(match: re.Match[str]) -> str:
     return "".join(_percent_byte(byte) for byte in match.group().encode("utf-8", "surrogatepass"))
 
@@ -37,6 +46,11 @@ def trace_dir(data_dir: Path, *, bucket: str, prefix: str, trace_id: str) -> Pat
     """`$CASCADE_DATA_DIR/s3/<bucket>/<prefix>/<trace id>`, absolute."""
     parts = [part for part in prefix.split("/") if part not in ("", ".", "..")]
     return data_dir.absolute().joinpath("s3", bucket, *parts, directory_name(trace_id))
+
+
+def index_path(data_dir: Path, trace_id: str) -> Path:
+    """`$CASCADE_DATA_DIR/work/traces/<trace id>.json`, absolute."""
+    return data_dir.absolute() / "work" / "traces" / f"{index_name(directory_name(trace_id))}.json"
 
 
 def relative_path(key: str, prefix: str) -> PurePosixPath | None:

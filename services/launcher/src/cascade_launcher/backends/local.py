@@ -32,7 +32,7 @@ from cascade_launcher.backends.remote import split_command
 from cascade_launcher.bucket_traces import key_prefix
 from cascade_launcher.environment import contract, inherited
 from cascade_launcher.trace_files import materialise
-from cascade_launcher.trace_paths import directory_name, trace_dir
+from cascade_launcher.trace_paths import index_path, trace_dir
 
 _logger = structlog.get_logger(__name__)
 
@@ -88,7 +88,7 @@ class LocalBackend:
             self._bucket,
             prefix=key_prefix(options.prefix, run.trace_id),
             directory=self._trace_dir(run.trace_id),
-            index_path=options.data_dir.absolute() / "work/traces" / f"{directory_name(run.trace_id)}.json",
+            index_path=index_path(options.data_dir, run.trace_id),
         )
 
     async def start(self, launch: Launch) -> str:

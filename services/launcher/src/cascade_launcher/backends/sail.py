@@ -36,7 +36,7 @@ from cascade_launcher.backends.remote import RemoteOptions, split_command
 from cascade_launcher.bucket_traces import key_prefix
 from cascade_launcher.endings import MOST_OUTPUT_CHARS, lines_of
 from cascade_launcher.trace_files import materialise
-from cascade_launcher.trace_paths import directory_name
+from cascade_launcher.trace_paths import index_path
 
 if TYPE_CHECKING:
     from sail import Sailbox
@@ -97,7 +97,7 @@ class SailBackend:
             self._traces,
             prefix=key_prefix(self._options.prefix, run.trace_id),
             directory=Path(self._options.trace_dir(run.trace_id, str(self._data_dir))),
-            index_path=self._data_dir / "work/traces" / f"{directory_name(run.trace_id)}.json",
+            index_path=index_path(self._data_dir, run.trace_id),
         )
         # A fork boots from the disk alone, so what only the page cache holds would be missing from it.
         await asyncio.to_thread(os.sync)
