@@ -115,6 +115,29 @@ def test_a_second_start_is_told_to_stop(client: Client) -> None:
     assert client.sim(run_id, sim_id)["state"] == "running"
 
 
+def test_a_second_start_replaces_nothing_of_the_first(client: Client) -> None:
+    run_id, sim_id = client.new_sim()
+    first, second = {"X-Cascade-Attempt": "launch1.a"}, {"X-Cascade-Attempt": "launch1.b"}
+    path = f"/api/sims/{sim_id}"
+    client.post(f"{path}/heartbeat", json={"state": "running"}, headers=first)
+    timing = {"simulated": {"steps": [1], "summary": {}}}
+    other = {"simulated": {"steps": [2], "summary": {}}}
+    assert client.put(f"{path}/files/a.txt", content=b"one", headers=first).status_code == 200
+    assert client.post(f"{path}/step-timeline", json=timing, headers=first).status_code == 204
+    refused = [
+        client.put(f"{path}/files/a.txt", content=b"other", headers=second),
+        client.put(f"{path}/files/b.txt", content=b"other", headers=second),
+        client.post(f"{path}/step-timeline", json=other, headers=second),
+    ]
+    for reply in refused:
+        assert reply.status_code == 409
+        assert "another start" in reply.json()["detail"]
+    assert [file["name"] for file in client.body(f"{path}/files")] == ["a.txt"]
+    assert client.get(f"{path}/files/a.txt").content == b"one"
+    (stored,) = client.body(f"/api/runs/{run_id}/step-timelines")
+    assert stored["simulated"] == timing["simulated"]
+
+
 def test_a_start_of_another_launch_is_fenced_from_its_first_word(client: Client) -> None:
     _, sim_id = client.new_sim()
     stale = {"X-Cascade-Attempt": "launch0.a"}

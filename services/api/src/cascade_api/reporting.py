@@ -84,7 +84,6 @@ async def report_log(gateway: Gateway, sim_id: str, body: bytes, attempt: str | 
     """
     async with gateway.log_slots:
         chunk = parsed(LogChunk, body)
-        _check_attempt(attempt)
         sim = await gateway.sims.known(sim_id)
         if not _is_repeat_after_the_end(gateway, sim, chunk.seq, attempt):
             fact = LogAppended(
@@ -102,11 +101,7 @@ async def report_log(gateway: Gateway, sim_id: str, body: bytes, attempt: str | 
 
 def _is_repeat_after_the_end(gateway: Gateway, sim: Sim, seq: int, attempt: str | None) -> bool:
     """Whether this chunk was stored long ago. Raises Refused (409) for one that will not be kept."""
-    if sim_state.is_fenced(sim, attempt):
-        raise Refused(
-            f"another start of {sim.sim_id} reported first; this one is set aside. Stop it, its log is not kept",
-            status=409,
-        )
+    refuse_fenced(sim, attempt)
     if sim.finished_at is None:
         return False
     ended_s = (gateway.now() - sim.finished_at).total_seconds()
@@ -119,6 +114,16 @@ def _is_repeat_after_the_end(gateway: Gateway, sim: Sim, seq: int, attempt: str 
         "Send every chunk before the final heartbeat",
         status=409,
     )
+
+
+def refuse_fenced(sim: Sim, attempt: str | None) -> None:
+    """Raises Refused: 409 where another start owns the sim, 422 for what is no attempt at all."""
+    _check_attempt(attempt)
+    if sim_state.is_fenced(sim, attempt):
+        raise Refused(
+            f"another start of {sim.sim_id} reported first; this one is set aside. Stop it, nothing of it is kept",
+            status=409,
+        )
 
 
 def _check_attempt(attempt: str | None) -> None:

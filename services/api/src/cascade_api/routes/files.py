@@ -8,6 +8,7 @@ from contextlib import suppress
 
 from cascade_core.errors import NotFound, Refused, Unavailable
 from cascade_core.sims.facts import SimOutputStored
+from cascade_core.sims.state import Sim
 from fastapi import APIRouter, Request
 from fastapi.responses import StreamingResponse
 from starlette.requests import ClientDisconnect
@@ -17,6 +18,8 @@ from cascade_api.gateway import Gate, Gateway
 from cascade_api.read_models import queries
 from cascade_api.read_models.batch import FileRow
 from cascade_api.read_models.database import Database
+from cascade_api.reporting import refuse_fenced
+from cascade_api.routes.simulator import Attempt
 from cascade_api.streams import begun
 from cascade_api.wire.problems import documented
 from cascade_api.wire.results import RunFile, SimFile
@@ -52,11 +55,17 @@ def content_type_of(name: str) -> str:
     return guessed or _OTHER
 
 
-async def store_file(sim_id: str, name: str, request: Request, gateway: Gate) -> SimFile:
+async def store_file(
+    sim_id: str, name: str, request: Request, gateway: Gate, attempt: str | None = Attempt
+) -> SimFile:
     """Store one of the simulator's output files. Putting the same name again replaces the file."""
     body = request.stream()
     try:
-        return await _stored(gateway, sim_id, name, body, _announced_size(request))
+        if _FILE_NAME.match(name) is None:
+            raise Refused(f"file name {name!r} must match {FILE_NAME_PATTERN}")
+        sim = await gateway.sims.known(sim_id)
+        refuse_fenced(sim, attempt)
+        return await _stored(gateway, sim, name, body, _announced_size(request))
     except Refused:
         # spec: errors, 413. The whole body is read, so that the client gets the answer and no reset connection.
         with suppress(ClientDisconnect):
@@ -67,11 +76,9 @@ async def store_file(sim_id: str, name: str, request: Request, gateway: Gate) ->
 
 
 async def _stored(
-    gateway: Gateway, sim_id: str, name: str, body: AsyncIterator[bytes], announced: int
+    gateway: Gateway, sim: Sim, name: str, body: AsyncIterator[bytes], announced: int
 ) -> SimFile:
-    if _FILE_NAME.match(name) is None:
-        raise Refused(f"file name {name!r} must match {FILE_NAME_PATTERN}")
-    sim = await gateway.sims.known(sim_id)
+    sim_id = sim.sim_id
     database = await gateway.fresh()
     room = await _room(database, sim_id, name)
     if announced > room:
@@ -137,7 +144,7 @@ router.add_api_route(
     methods=["PUT"],
     route_class_override=SimulatorRoute,
     openapi_extra={"requestBody": {"required": True, "content": {"application/octet-stream": {}}}},
-    responses=documented(404, 413, 422),
+    responses=documented(404, 409, 413, 422),
 )
 
 

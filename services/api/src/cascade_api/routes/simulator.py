@@ -7,7 +7,7 @@ from cascade_api.auth import SimulatorRoute
 from cascade_api.bodies import body_of, finite, model_of
 from cascade_api.gateway import Gate
 from cascade_api.openapi import body_schema
-from cascade_api.reporting import report_heartbeat, report_log
+from cascade_api.reporting import refuse_fenced, report_heartbeat, report_log
 from cascade_api.wire.problems import documented
 from cascade_api.wire.simulator import Heartbeat, HeartbeatAck, LogChunk, StepTimelineUpload
 
@@ -50,12 +50,15 @@ async def append_log(sim_id: str, request: Request, gateway: Gate, attempt: str 
     status_code=204,
     response_class=Response,
     openapi_extra=body_schema(StepTimelineUpload),
-    responses=documented(404, 413, 422),
+    responses=documented(404, 409, 413, 422),
 )
-async def store_step_timeline(sim_id: str, request: Request, gateway: Gate) -> Response:
+async def store_step_timeline(
+    sim_id: str, request: Request, gateway: Gate, attempt: str | None = Attempt
+) -> Response:
     """Store a sim's predicted step timeline and its comparison. Sending again replaces it."""
     upload = await model_of(request, StepTimelineUpload)
     sim = await gateway.sims.known(sim_id)
+    refuse_fenced(sim, attempt)
     await gateway.append_and_project(
         SimStepTimelineStored(
             run_id=sim.run_id,
