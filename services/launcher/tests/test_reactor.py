@@ -6,14 +6,15 @@ import os
 import signal
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
 from cascade_cli.embedded.nats import EmbeddedNats
 from cascade_core.jetstream.log import JetStreamLog
+from cascade_core.ports import Clock
 from cascade_core.s3.bucket import S3Bucket
-from cascade_core.sims.facts import SimGivenUp, SimLaunched, SimLaunchStarted, SimWentSilent
+from cascade_core.sims.facts import SimGivenUp, SimLaunched, SimLaunchStarted, SimReported, SimWentSilent
 from cascade_core.sims.state import Sim
 from cascade_core.sims.transitions import SimState
 from cascade_core.testing.alongside import alongside
@@ -27,6 +28,7 @@ from cascade_launcher.testing import (
     DEADLINE_S,
     PREFIX,
     Simulator,
+    SteppingClock,
     cancel,
     eventually,
     eventually_appended,
@@ -76,8 +78,10 @@ async def backend_for(
 
 
 @asynccontextmanager
-async def leading(log: JetStreamLog, backend: LocalBackend, timing: Timing = FAST) -> AsyncIterator[Reactor]:
-    reactor = Reactor(log, backend, RealClock(), timing)
+async def leading(
+    log: JetStreamLog, backend: LocalBackend, timing: Timing = FAST, clock: Clock | None = None
+) -> AsyncIterator[Reactor]:
+    reactor = Reactor(log, backend, clock or RealClock(), timing)
     async with alongside(reactor.run()):
         yield reactor
 
@@ -229,18 +233,23 @@ async def test_a_silent_sim_is_lost_then_given_up_and_its_process_is_gone(
     log: JetStreamLog, backend_for: Build, simulator: Simulator
 ) -> None:
     run = run_requested()
-    timing = Timing(heartbeat_timeout_s=0.4, check_every_s=0.05)
-    async with leading(log, backend_for(simulator.command("wait")), timing):
+    clock, still, fast = SteppingClock(), timedelta(0), timedelta(seconds=4)
+    timing = Timing(heartbeat_timeout_s=60, check_every_s=0.02)
+    async with leading(log, backend_for(simulator.command("wait")), timing, clock):
         await log.append(run)
         (sim,) = await until(log, lambda sims: bool(sims) and sims[0].launcher_ref is not None)
-        await log.append(heartbeat(sim, run.run_id))
+        await log.append(heartbeat(sim, run.run_id, at=clock.at))
+        clock.step = fast
         await until(log, states(SimState.LOST))
-        await log.append(heartbeat(sim, run.run_id), liveness=True)
+        clock.step = still
+        await log.append(heartbeat(sim, run.run_id, at=clock.at), liveness=True)
         await until(log, states(SimState.RUNNING))
-        await until(log, states(SimState.LOST))
+        clock.step = fast
         (sim,) = await until(log, states(SimState.FAILED))
-        assert sim.error == "no heartbeat for 4s"
+        assert sim.error == "no heartbeat for 600s"
         await eventually(lambda: not processes_with(f"CASCADE_ATTEMPT={sim.launch_attempt}"))
+    told = [type(fact) for fact in (await facts_of(log))[3:]]
+    assert told == [SimReported, SimWentSilent, SimReported, SimWentSilent, SimGivenUp]
 
 
 async def test_without_a_command_every_sim_fails_at_launch(log: JetStreamLog, backend_for: Build) -> None:

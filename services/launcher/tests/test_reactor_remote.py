@@ -15,7 +15,16 @@ from cascade_core.testing.alongside import alongside
 from cascade_launcher.backends.remote import RemoteOptions
 from cascade_launcher.reactor import Reactor
 from cascade_launcher.term import Timing
-from cascade_launcher.testing import PREFIX, cancel, eventually, facts_of, heartbeat, run_requested, until
+from cascade_launcher.testing import (
+    PREFIX,
+    SteppingClock,
+    cancel,
+    eventually,
+    facts_of,
+    heartbeat,
+    run_requested,
+    until,
+)
 
 pytest.importorskip("kubernetes_asyncio", reason="needs the extra `kubernetes`")
 from cascade_launcher.backends import kubernetes
@@ -28,23 +37,6 @@ FAST = Timing(check_every_s=0.05)
 class RealClock:
     def now(self) -> datetime:
         return datetime.now(UTC)
-
-
-class SteppingClock:
-    """Each look at it moves it on by a step that the test chooses; the machine's speed is nothing to it."""
-
-    def __init__(self) -> None:
-        self.began_at = self.at = datetime.now(UTC)
-        self.step = timedelta(0)
-        self.looks = 0
-
-    def now(self) -> datetime:
-        self.looks += 1
-        self.at += self.step
-        return self.at
-
-    def passed(self) -> float:
-        return (self.at - self.began_at).total_seconds()
 
 
 @pytest.fixture

@@ -7,7 +7,7 @@ import sys
 import textwrap
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 from cascade_core.errors import LogUnavailable
@@ -88,6 +88,25 @@ class Simulator:
         (self._directory / "may-exit").touch()
 
 
+class SteppingClock:
+    """Each look at it moves it on by a step that the test chooses; the machine's speed is nothing to it."""
+
+    def __init__(self) -> None:
+        self.began_at = self.at = datetime.now(UTC)
+        self.step = timedelta(0)
+        self.looks = 0
+
+    def now(self) -> datetime:
+        """UTC, aware."""
+        self.looks += 1
+        self.at += self.step
+        return self.at
+
+    def passed(self) -> float:
+        """Since it was made. [s]"""
+        return (self.at - self.began_at).total_seconds()
+
+
 def run_requested(
     number: int = 1, sims: int = 1, *, trace_id: str = TRACE_ID, sample: bool = False
 ) -> RunRequested:
@@ -111,11 +130,13 @@ def cancel(run: RunRequested) -> RunCancelRequested:
     return RunCancelRequested(occurred_at=datetime.now(UTC), run_id=run.run_id)
 
 
-def heartbeat(sim: Sim | PlannedSim, run_id: str, state: SimState = SimState.RUNNING) -> SimReported:
-    """The sim says how it is, now."""
+def heartbeat(
+    sim: Sim | PlannedSim, run_id: str, state: SimState = SimState.RUNNING, *, at: datetime | None = None
+) -> SimReported:
+    """The sim says how it is, now unless it is told when."""
     assert state in (SimState.RUNNING, SimState.SUCCEEDED, SimState.FAILED)
     return SimReported.model_validate(
-        {"occurred_at": datetime.now(UTC), "run_id": run_id, "sim_id": sim.sim_id, "state": state}
+        {"occurred_at": at or datetime.now(UTC), "run_id": run_id, "sim_id": sim.sim_id, "state": state}
     )
 
 
