@@ -1,11 +1,24 @@
 """Facts that do not fit a message, on a real server."""
 
+import asyncio
+
 import pytest
 from cascade_core import facts, subjects
-from cascade_core.errors import AppendConflict, Corrupt
-from cascade_core.jetstream.claim_check import HEADER_ROOM_BYTES, MOST_INLINE_BYTES, Claims, fits_message
+from cascade_core.errors import AppendConflict, Corrupt, LogUnavailable
+from cascade_core.jetstream import bodies
+from cascade_core.jetstream.bodies import with_bodies
+from cascade_core.jetstream.claim_check import (
+    CLAIM_HEADER,
+    HEADER_ROOM_BYTES,
+    MOST_INLINE_BYTES,
+    ClaimGone,
+    Claims,
+    fits_message,
+)
 from cascade_core.jetstream.log import JetStreamLog
+from cascade_core.jetstream.pull import Pull
 from cascade_core.testing.builders import RUN, SIM, chunk, launch_started
+from cascade_core.testing.event_log_contract import taken
 from nats.aio.client import Client
 
 BIG = MOST_INLINE_BYTES + 1
@@ -94,6 +107,103 @@ async def test_dropping_a_claim_twice_is_harmless(client: Client) -> None:
     await claims.drop(name)
     await claims.drop(name)
     assert await claims.of_subject("a.b") == []
+
+
+async def test_a_claim_whose_chunks_are_dropped_while_it_is_read_is_gone_at_once(client: Client) -> None:
+    claims = Claims(client)
+    name = await claims.put("a.b", b"x" * 300_000)
+    info = await (await client.jetstream().object_store(subjects.CLAIMS)).get_info(name)
+    await client.jetstream().purge_stream(
+        f"OBJ_{subjects.CLAIMS}", subject=f"$O.{subjects.CLAIMS}.C.{info.nuid}"
+    )
+    async with asyncio.timeout(10):
+        with pytest.raises(ClaimGone):
+            await claims.get(name)
+        await claims.drop(name)
+        with pytest.raises(ClaimGone):
+            await claims.get(name)
+
+
+async def test_a_claim_of_other_bytes_than_were_stored_is_corrupt(client: Client) -> None:
+    claims = Claims(client)
+    name = await claims.put("a.b", b"x" * 10)
+    info = await (await client.jetstream().object_store(subjects.CLAIMS)).get_info(name)
+    chunks = f"$O.{subjects.CLAIMS}.C.{info.nuid}"
+    await client.jetstream().purge_stream(f"OBJ_{subjects.CLAIMS}", subject=chunks)
+    await client.jetstream().publish(chunks, b"y" * 10)
+    with pytest.raises(Corrupt, match="other bytes"):
+        await claims.get(name)
+
+
+async def test_what_is_purged_between_its_message_and_its_claim_is_left_out(
+    client: Client, jetstream_log: JetStreamLog
+) -> None:
+    await jetstream_log.append(chunk(0, ["x" * BIG]))
+    await jetstream_log.append(chunk(1, ["small"]))
+    await jetstream_log.append(chunk(0, ["y" * BIG], sim_id="sim-000000000001-2"))
+    pull = Pull(client, 16)
+    await pull.open([subjects.ALL], 0)
+    messages = await pull.stored()
+    await pull.close()
+    found = await client.jetstream().get_msg(subjects.STREAM, 1)
+    assert found.headers is not None
+    await jetstream_log.purge(subjects.log_of(RUN, SIM))
+    claims = Claims(client)
+    pages = [page async for page in with_bodies(messages, claims)]
+    # The small one travelled with its message.
+    assert [fact.position for page in pages for fact in page] == [2, 3]
+    assert await claims.of_fact(found.headers[CLAIM_HEADER], 1) is None
+    assert await jetstream_log.at(1) is None
+
+
+async def test_a_list_of_claims_ends_where_it_would_not_fit_in_memory(
+    client: Client, jetstream_log: JetStreamLog, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(bodies, "MOST_BYTES_AT_ONCE", 2 * BIG)
+    for seq in range(5):
+        await jetstream_log.append(chunk(seq, ["x" * BIG]))
+    pages = [page async for page in jetstream_log.pages([subjects.ALL])]
+    assert [[record.position for record in page] for page in pages] == [[1, 2], [3, 4], [5]]
+    followed: list[list[int]] = []
+    async with jetstream_log.follow([subjects.ALL]) as batches:
+        async for batch in batches:
+            followed.append([record.position for record in batch])
+            if followed[-1][-1] == 5:
+                break
+    assert max(map(len, followed)) <= 2
+    assert [position for batch in followed for position in batch] == [1, 2, 3, 4, 5]
+
+
+async def test_a_follower_goes_on_behind_what_it_gave_where_a_claim_cannot_be_read(
+    client: Client, jetstream_log: JetStreamLog, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(bodies, "MOST_BYTES_AT_ONCE", 1)
+    for seq in range(4):
+        await jetstream_log.append(chunk(seq, ["x" * BIG]))
+    real, calls = Claims.of_fact, 0
+
+    async def failing_once(self: Claims, name: str, position: int) -> bytes | None:
+        nonlocal calls
+        calls += 1
+        if calls == 3:
+            raise LogUnavailable("no answer")
+        return await real(self, name, position)
+
+    monkeypatch.setattr(Claims, "of_fact", failing_once)
+    async with jetstream_log.follow([subjects.ALL]) as batches:
+        assert [record.position for record in await taken(batches, 4)] == [1, 2, 3, 4]
+    calls = 0
+    assert [record.position for record in await jetstream_log.read([subjects.ALL])] == [1, 2, 3, 4]
+
+
+async def test_reading_and_purging_claims_leaves_no_consumer_behind(
+    client: Client, jetstream_log: JetStreamLog
+) -> None:
+    await jetstream_log.append(chunk(0, ["x" * BIG]))
+    assert await jetstream_log.at(1) is not None
+    await jetstream_log.purge(subjects.log_of(RUN, SIM))
+    info = await client.jetstream().stream_info(f"OBJ_{subjects.CLAIMS}")
+    assert info.state.consumer_count == 0
 
 
 async def test_a_claim_that_leads_nowhere_stops_the_reader(

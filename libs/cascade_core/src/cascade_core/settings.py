@@ -61,7 +61,7 @@ class BucketSettings(BaseSettings):
 
     model_config = _CONFIG
 
-    s3_endpoint: str = Field(
+    s3_endpoint: BaseUrl = Field(
         default="http://127.0.0.1:9000", description="S3 endpoint as the services reach it."
     )
     s3_public_url: BaseUrl | None = Field(

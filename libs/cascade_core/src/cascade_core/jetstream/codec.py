@@ -1,5 +1,6 @@
 """A fact as a NATS message and back: headers carry the id, the version, the trace context and a claim."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from nats.aio.msg import Msg
@@ -7,7 +8,6 @@ from nats.aio.msg import Msg
 from cascade_core import facts
 from cascade_core.errors import Corrupt
 from cascade_core.facts import AnyFact
-from cascade_core.jetstream.claim_check import CLAIM_HEADER, Claims
 from cascade_core.record import Recorded
 from cascade_core.upcasting import CURRENT_VERSION
 
@@ -49,16 +49,10 @@ def delivery_of(msg: Msg) -> Delivery:
     )
 
 
-async def recorded(
-    body: bytes, headers: dict[str, str] | None, position: int, claims: Claims
-) -> Recorded[AnyFact]:
-    """The fact in a stored message. Raises Corrupt, UnknownFactVersion, LogUnavailable."""
-    headers = headers or {}
-    claim = headers.get(CLAIM_HEADER)
-    if claim is not None:
-        body = await claims.get(claim)
+def recorded(body: bytes, headers: Mapping[str, str], position: int) -> Recorded[AnyFact]:
+    """The fact in a stored message whose body is complete. Raises Corrupt, UnknownFactVersion."""
     version = headers.get(VERSION_HEADER, "1")
-    if not version.isdigit():
+    if not (version.isascii() and version.isdigit()):
         raise Corrupt(f"position {position} of the log has no schema version but {version!r}")
     return Recorded(
         position=position,

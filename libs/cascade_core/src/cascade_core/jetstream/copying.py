@@ -5,8 +5,9 @@ order facts, and the order stays.
 """
 
 import asyncio
-from collections.abc import AsyncGenerator, AsyncIterable
-from dataclasses import dataclass
+from collections.abc import AsyncGenerator, AsyncIterable, Mapping
+from contextlib import aclosing
+from dataclasses import replace
 
 from nats.aio.client import Client
 from nats.errors import Error as NatsError
@@ -14,9 +15,12 @@ from nats.js.errors import APIError
 
 from cascade_core import subjects
 from cascade_core.errors import LogUnavailable
+from cascade_core.jetstream.bodies import StoredFact, with_bodies
 from cascade_core.jetstream.claim_check import CLAIM_HEADER, Claims, fits_message
 from cascade_core.jetstream.codec import EVENT_ID_HEADER, TRACE_HEADER, VERSION_HEADER, delivery_of
 from cascade_core.jetstream.pull import ConsumerLost, Pull
+
+__all__ = ["PAGE", "StoredFact", "store_facts", "stored_facts"]
 
 PAGE = 256
 PUBLISH_TIMEOUT_S = 30.0
@@ -24,47 +28,45 @@ _KEPT_HEADERS = (EVENT_ID_HEADER, VERSION_HEADER, TRACE_HEADER)
 _TROUBLE = (ConsumerLost, NatsError, TimeoutError, OSError)
 
 
-@dataclass(frozen=True, slots=True)
-class StoredFact:
-    """One message of the stream."""
+async def stored_facts(client: Client) -> AsyncGenerator[list[StoredFact], None]:
+    """Everything that is stored, page by page. Facts may be stored and logs archived and purged meanwhile.
 
-    position: int
-    subject: str
-    headers: dict[str, str]
-    body: bytes
-
-
-async def stored_facts(client: Client, *, after: int = 0) -> AsyncGenerator[list[StoredFact], None]:
-    """Everything that is stored behind `after`, page by page, and what is stored while it is read.
-
-    A log that is archived and purged meanwhile is read whole or its archiving is read as well: the fact that says so
-    is older than the purge. Raises LogUnavailable, Corrupt.
+    First what is there at the beginning is read, then what came while that was read, which is little. Of what comes
+    later only the archivings are read, which say the end of a log that was purged before it could be read whole: the
+    fact is older than the purge. So this ends beside an app that never rests, and every log up to where the second
+    pass ends is read whole or known as archived. Raises LogUnavailable, Corrupt.
     """
     claims = Claims(client)
-    position = after
+    position = 0
     try:
-        while True:
-            pull = Pull(client, PAGE)
-            found = 0
-            try:
-                await pull.open([subjects.ALL], position)
-                while messages := await pull.stored():
-                    page = []
-                    for msg in messages:
-                        headers = dict(msg.headers or {})
-                        claim = headers.get(CLAIM_HEADER)
-                        body = msg.data if claim is None else await claims.get(claim)
-                        kept = {name: headers[name] for name in _KEPT_HEADERS if name in headers}
-                        position = delivery_of(msg).position
-                        page.append(StoredFact(position, msg.subject, kept, body))
-                    found += len(page)
+        for subject_filter in (subjects.ALL, subjects.ALL, subjects.ALL_ARCHIVINGS):
+            newest = (await client.jetstream().stream_info(subjects.STREAM)).state.last_seq
+            async with aclosing(_stored_up_to(client, claims, subject_filter, position, newest)) as pages:
+                async for page in pages:
                     yield page
-            finally:
-                await pull.close()
-            if found == 0:
-                return
+            position = newest
     except _TROUBLE as error:
         raise LogUnavailable(f"the event log does not answer: {error or type(error).__name__}") from error
+
+
+async def _stored_up_to(
+    client: Client, claims: Claims, subject_filter: str, after: int, newest: int
+) -> AsyncGenerator[list[StoredFact], None]:
+    """What is stored behind `after` and up to `newest`."""
+    pull = Pull(client, PAGE)
+    try:
+        await pull.open([subject_filter], after)
+        while after < newest and (messages := await pull.stored()):
+            after = delivery_of(messages[-1]).position
+            wanted = [msg for msg in messages if delivery_of(msg).position <= newest]
+            async for facts in with_bodies(wanted, claims):
+                yield [replace(fact, headers=_kept(fact.headers)) for fact in facts]
+    finally:
+        await pull.close()
+
+
+def _kept(headers: Mapping[str, str]) -> dict[str, str]:
+    return {name: headers[name] for name in _KEPT_HEADERS if name in headers}
 
 
 async def store_facts(client: Client, pages: AsyncIterable[list[StoredFact]]) -> int:

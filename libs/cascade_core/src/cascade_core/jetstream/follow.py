@@ -10,12 +10,12 @@ from collections.abc import AsyncGenerator, Sequence
 
 import structlog
 from nats.aio.client import Client
-from nats.aio.msg import Msg
 from nats.errors import Error as NatsError
 
 from cascade_core import subjects
 from cascade_core.errors import LogUnavailable
 from cascade_core.facts import AnyFact
+from cascade_core.jetstream.bodies import StoredFact, with_bodies
 from cascade_core.jetstream.claim_check import Claims
 from cascade_core.jetstream.codec import delivery_of, recorded
 from cascade_core.jetstream.pull import ConsumerLost, Pull
@@ -55,10 +55,11 @@ async def follow(
             while True:
                 messages = await pull.next()
                 taken_at = time.monotonic()
-                records = await _recorded(messages, claims, wanted)
-                if records:
+                async for facts in with_bodies(messages, claims, beginning=wanted):
+                    records = _recorded(facts)
                     metrics.given(records)
                     yield records
+                    position = records[-1].position
                 position = delivery_of(messages[-1]).position
                 if (left := taken_at + BATCHES_APART_S - time.monotonic()) > 0:
                     await asyncio.sleep(left)
@@ -89,8 +90,9 @@ async def stored(
             left = await pull.open(_asked(filters), position)
             while left > 0 and (messages := (await pull.stored())[:left]):
                 left -= len(messages)
-                if records := await _recorded(messages, claims, wanted):
-                    yield records
+                async for facts in with_bodies(messages, claims, beginning=wanted):
+                    yield _recorded(facts)
+                    position = facts[-1].position
                 position = delivery_of(messages[-1]).position
         except _TROUBLE as error:
             retries += 1
@@ -115,12 +117,8 @@ def _prefixes(filters: Sequence[str]) -> tuple[str, ...]:
     return tuple(each.removesuffix(">") for each in filters) if _asked(filters) != filters else ("",)
 
 
-async def _recorded(messages: list[Msg], claims: Claims, wanted: tuple[str, ...]) -> list[Recorded[AnyFact]]:
-    return [
-        await recorded(msg.data, msg.headers, delivery_of(msg).position, claims)
-        for msg in messages
-        if msg.subject.startswith(wanted)
-    ]
+def _recorded(stored_facts: list[StoredFact]) -> list[Recorded[AnyFact]]:
+    return [recorded(fact.body, fact.headers, fact.position) for fact in stored_facts]
 
 
 def _reason(error: BaseException) -> str:

@@ -1,7 +1,6 @@
 """EventLog on a JetStream stream."""
 
 import asyncio
-import json
 import uuid
 from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from contextlib import aclosing, asynccontextmanager, contextmanager, suppress
@@ -18,6 +17,7 @@ from cascade_core.jetstream.claim_check import CLAIM_HEADER, Claims, fits_messag
 from cascade_core.jetstream.codec import headers_of, recorded
 from cascade_core.jetstream.follow import follow
 from cascade_core.jetstream.follow import stored as read_stored
+from cascade_core.jetstream.stream_subjects import subjects_in
 from cascade_core.metrics import APPENDS_REFUSED, FACTS_APPENDED
 from cascade_core.record import Appended, Recorded
 
@@ -172,7 +172,14 @@ class JetStreamLog:
             return None
         except (NatsError, TimeoutError, OSError) as error:
             raise LogUnavailable(f"the event log does not answer: {error}") from error
-        return await recorded(msg.data or b"", msg.headers, msg.seq or 0, self._claims)
+        headers, found_at = msg.headers or {}, msg.seq or 0
+        body = msg.data or b""
+        if (claim := headers.get(CLAIM_HEADER)) is not None:
+            claimed = await self._claims.of_fact(claim, found_at)
+            if claimed is None:
+                return None  # purged since it was found
+            body = claimed
+        return recorded(body, headers, found_at)
 
     async def last_position(self) -> int:
         """The newest position of the whole log."""
@@ -186,26 +193,7 @@ class JetStreamLog:
     async def subjects(self, subject_filter: str) -> Mapping[str, int]:
         """Subjects that match and hold facts now, with their number of facts."""
         self._check_connected()
-        found: dict[str, int] = {}
-        try:
-            while True:
-                request = {"subjects_filter": subject_filter, "offset": len(found)}
-                reply = await self._client.request(
-                    f"$JS.API.STREAM.INFO.{subjects.STREAM}",
-                    json.dumps(request).encode(),
-                    timeout=APPEND_TIMEOUT_S,
-                )
-                answer = json.loads(reply.data)
-                if "error" in answer:
-                    raise LogUnavailable(
-                        f"the event log does not answer: {answer['error'].get('description')}"
-                    )
-                page = answer["state"].get("subjects") or {}
-                found.update(page)
-                if not page or len(found) >= answer.get("total", 0):
-                    return found
-        except (NatsError, TimeoutError, OSError) as error:
-            raise LogUnavailable(f"the event log does not answer: {error}") from error
+        return await subjects_in(self._client, subjects.STREAM, subject_filter)
 
     async def purge(self, subject: str, *, keep: int = 0) -> None:
         """Drop a subject's facts, except the newest `keep`; with `keep` 0 their claims as well."""
