@@ -28,6 +28,18 @@ def named(kustomization: str, kind: str, name: str) -> Document:
     return found
 
 
+def replicas(kustomization: str, service: str) -> int:
+    """How many pods a service has at least: the Deployment's own number, or its autoscaler's smallest."""
+    name = f"cascade-{service}"
+    for document in documents(kustomization):
+        if (
+            document["kind"] == "HorizontalPodAutoscaler"
+            and document["spec"]["scaleTargetRef"]["name"] == name
+        ):
+            return int(document["spec"]["minReplicas"])
+    return int(named(kustomization, "Deployment", name)["spec"]["replicas"])
+
+
 def containers(kustomization: str) -> Iterator[tuple[Document, dict[str, Any]]]:
     """Every container, with the workload that it belongs to."""
     for document in documents(kustomization):

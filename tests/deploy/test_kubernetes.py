@@ -23,6 +23,7 @@ from .manifests import (
     documents,
     environment,
     named,
+    replicas,
     shared_config,
 )
 
@@ -142,6 +143,14 @@ def test_scalers_and_budgets_point_at_something(kustomization: str) -> None:
 
 
 @pytest.mark.parametrize("kustomization", KUSTOMIZATIONS)
+def test_applying_again_leaves_the_number_of_pods_to_the_scalers(kustomization: str) -> None:
+    for scaler in (one for one in documents(kustomization) if one["kind"] == "HorizontalPodAutoscaler"):
+        scaled = named(kustomization, "Deployment", scaler["spec"]["scaleTargetRef"]["name"])
+        assert "replicas" not in scaled["spec"]
+        assert 1 <= scaler["spec"]["minReplicas"] <= scaler["spec"]["maxReplicas"]
+
+
+@pytest.mark.parametrize("kustomization", KUSTOMIZATIONS)
 def test_no_container_may_more_than_it_needs(kustomization: str) -> None:
     for document, container in containers(kustomization):
         pod = document["spec"]["template"]["spec"]
@@ -163,7 +172,7 @@ def test_every_service_of_compose_runs_with_the_same_command_and_login(
 ) -> None:
     for service in SERVICES:
         deployment = named(kustomization, "Deployment", f"cascade-{service}")
-        assert deployment["spec"]["replicas"] >= 1, service
+        assert replicas(kustomization, service) >= 1, service
         container = container_of(deployment)
         assert container["args"] == compose.services[service]["command"]
         assert (
