@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 from cascade_api.openai import replies
 from cascade_api.openai.bodies import ChatBody, CompletionBody, Prompt
+from cascade_api.openai.predicting import counterfactual
 from cascade_api.openai.replies import Api, Reply
 from cascade_api.openai.text import SampledText, sampled_text
 from hypothesis import given, settings
@@ -22,6 +23,23 @@ def chat(content: Any, **fields: Any) -> ChatBody:
     return ChatBody.model_validate(
         {"model": "m", "messages": [{"role": "user", "content": content}], **fields}
     )
+
+
+@pytest.mark.parametrize(
+    ("told", "captured_on", "wanted"),
+    [
+        (True, None, True),
+        (True, "SM90_H200", True),
+        (False, "SM90_H100", False),
+        (None, "SM90_H100", True),
+        (None, "SM90_H200", False),
+        (None, None, None),
+    ],
+)
+def test_what_is_not_known_to_be_counterfactual_is_not_called_so(
+    told: bool | None, captured_on: str | None, wanted: bool | None
+) -> None:
+    assert counterfactual(told, captured_on, "SM90_H200") is wanted
 
 
 @pytest.mark.parametrize(

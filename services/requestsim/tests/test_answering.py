@@ -47,9 +47,19 @@ def test_an_estimate_of_the_profiled_shape_says_that_it_matches(base: Base) -> N
     found = answer(base, asked("estimate", prompt_tokens=6, output_tokens=32))
     timing = cast("dict[str, Any]", found["timing"])
     assert found["profile_match"] is True
+    assert found["counterfactual"] is False
     assert round(timing["ttft_ms"], 3) == 8.946
     assert round(timing["e2e_ms"], 3) == 260.593
     assert timing["provenance_counts"]["measured"] == 32
+
+
+def test_an_estimate_says_whether_it_is_counterfactual_as_its_assumptions_do(
+    sample_profile: Callable[[str], PerfProfile], base: Base
+) -> None:
+    elsewhere = Base(sample_profile("SM90_H200"), base.profiled)
+    found = answer(elsewhere, asked("estimate", prompt_tokens=6, output_tokens=32))
+    assumptions = cast("dict[str, Any]", found["timing"])["assumptions"]
+    assert found["counterfactual"] is any("counterfactual" in said for said in assumptions) is True
 
 
 def test_an_estimate_of_another_shape_does_not_match(base: Base) -> None:

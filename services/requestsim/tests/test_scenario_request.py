@@ -9,6 +9,7 @@ from cascade_core.errors import Refused
 from cascade_core.scenarios.request import ScenarioRequest
 from cascade_requestsim.errors import CapacityExceeded, ScenarioRefused, StepLimitExceeded
 from cascade_requestsim.profile import PerfProfile
+from cascade_requestsim.provenance import counterfactual_note, is_counterfactual
 from cascade_requestsim.scenario import BaseSim, run_scenario
 from pydantic import ValidationError
 
@@ -196,6 +197,13 @@ def test_host_times_of_another_gpu_are_told(
     measured_on = "Host times and gaps were measured on NVIDIA H100 80GB HBM3"
     said = f"{measured_on}, nothing on SM90_H200: the answer is counterfactual"
     assert notes == ([said] if told else [])
+    assert sample_profile(config).counterfactual is told
+
+
+@pytest.mark.parametrize("gpu", [None, "", 5])
+def test_a_run_that_does_not_say_its_gpu_leaves_open_whether_it_is_another(gpu: object) -> None:
+    assert is_counterfactual(gpu, "SM90_H200") is None
+    assert counterfactual_note(gpu, "SM90_H200") == ()
 
 
 def test_the_answer_is_strict_json_with_nulls(h100: PerfProfile) -> None:

@@ -75,6 +75,7 @@ def _estimate(base: Base, body: EstimateBody) -> dict[str, JsonValue]:
         "timing": cast("JsonValue", dict(timing)),
         "profiled": base.profiled,
         "profile_match": match,
+        "counterfactual": profile.counterfactual,
     }
 
 

@@ -62,6 +62,8 @@ class PerfProfile:
     assumptions: tuple[str, ...]
     source_note: str | None
     """The run's own words on where its data came from, when it has any."""
+    counterfactual: bool | None = None
+    """Whether the host times are another GPU's; None where the run does not say whose they are."""
 
     @property
     def calibration_range(self) -> tuple[tuple[int, int], tuple[int, int]]:

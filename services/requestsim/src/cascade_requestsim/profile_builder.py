@@ -23,7 +23,7 @@ from cascade_requestsim.gpu_spec import gpu_spec
 from cascade_requestsim.groups import Group, group_step
 from cascade_requestsim.model_shape import parse_model_shape
 from cascade_requestsim.profile import DEFAULT_MODEL_LIMIT, CalibratedPoint, PerfProfile
-from cascade_requestsim.provenance import counterfactual_note, standing_assumptions
+from cascade_requestsim.provenance import counterfactual_note, is_counterfactual, standing_assumptions
 from cascade_requestsim.roofline import GroupTimes
 
 DEFAULT_GPU_MEMORY_UTILIZATION = 0.8
@@ -98,6 +98,7 @@ def build_profile(
         + shape_assumptions
         + default_notes,
         source_note=source_note,
+        counterfactual=is_counterfactual(run.get("gpu"), gpu_config),
     )
 
 

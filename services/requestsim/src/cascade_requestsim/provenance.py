@@ -75,13 +75,20 @@ def standing_assumptions(source_note: str | None) -> tuple[str, ...]:
     return notes if source_note is None else (*notes, f"Source data: {source_note}")
 
 
-def counterfactual_note(measured_on: object, gpu_config: str) -> tuple[str, ...]:
-    """What to say where the host times are another GPU's than the one that is predicted.
+def is_counterfactual(measured_on: object, gpu_config: str) -> bool | None:
+    """Whether the host times are another GPU's than the one that is predicted; None where the run does not say.
 
-    measured_on: `gpu` of `run.json`, a product's name such as `NVIDIA H100 80GB HBM3`; nothing is said without it.
+    measured_on: `gpu` of `run.json`, a product's name such as `NVIDIA H100 80GB HBM3`.
     """
+    if not isinstance(measured_on, str) or not measured_on:
+        return None
     model = gpu_config.rpartition("_")[2]  # SM90_H100 -> H100
-    if not isinstance(measured_on, str) or not measured_on or model in measured_on:
+    return model not in measured_on
+
+
+def counterfactual_note(measured_on: object, gpu_config: str) -> tuple[str, ...]:
+    """What to say where `is_counterfactual`."""
+    if not is_counterfactual(measured_on, gpu_config):
         return ()
     said = f"Host times and gaps were measured on {measured_on}, nothing on {gpu_config}: the answer is counterfactual"
     return (said,)

@@ -72,10 +72,20 @@ async def predict(gateway: Gateway, base: BaseRun, body: CompletionBody | ChatBo
             "run_id": base.run_id,
             "sim_id": base.sim_id,
             "cached": base.reused,
-            # Errors against another GPU than the simulated one are no accuracy.
-            "counterfactual": base.trace.text("real_gpu_config") not in (None, base.config.name),
+            "counterfactual": counterfactual(
+                answer.get("counterfactual"), base.trace.text("real_gpu_config"), base.config.name
+            ),
         },
     )
+
+
+def counterfactual(told: JsonValue, captured_on: str | None, gpu_config: str) -> JsonValue:
+    """Whether what was measured is another GPU's, whose errors are no accuracy; None where nothing says it.
+
+    told: by the answer, from the same reading of the run as its assumptions. captured_on: the trace's own config, which
+    is asked where the run says nothing.
+    """
+    return captured_on != gpu_config if told is None and captured_on is not None else told
 
 
 async def stream(gateway: Gateway, base: BaseRun, body: CompletionBody | ChatBody) -> AsyncIterator[bytes]:
