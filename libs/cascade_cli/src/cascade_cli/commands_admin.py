@@ -31,27 +31,20 @@ def doctor(
     as_json: Annotated[bool, typer.Option("--json", help="Print the findings as JSON.")] = False,
 ) -> None:
     """Tell which servers are reachable, in which state, and what to do."""
-    import os
-
     from cascade_cli.doctor import run_doctor
-    from cascade_cli.serve_settings import ServeSettings
+    from cascade_cli.serve_settings import loaded_by_operator
 
-    # The doctor must be able to look before a token is chosen.
-    os.environ.setdefault("CASCADE_NO_AUTH", "1")
-    raise typer.Exit(run_doctor(ServeSettings(), as_json=as_json))
+    raise typer.Exit(run_doctor(loaded_by_operator(), as_json=as_json))
 
 
 def rebuild(
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object at the end.")] = False,
 ) -> None:
     """Throw the read models away and replay the log. The result is identical."""
-    import os
-
     from cascade_cli.rebuild import run_rebuild
-    from cascade_cli.serve_settings import ServeSettings
+    from cascade_cli.serve_settings import loaded_by_operator
 
-    os.environ.setdefault("CASCADE_NO_AUTH", "1")
-    raise typer.Exit(run_rebuild(ServeSettings(), as_json=as_json))
+    raise typer.Exit(run_rebuild(loaded_by_operator(), as_json=as_json))
 
 
 def backup(

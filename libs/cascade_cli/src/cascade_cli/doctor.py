@@ -19,7 +19,7 @@ from rich.table import Table
 
 from cascade_cli import bundled, running, web_commands
 from cascade_cli.output import console, print_json
-from cascade_cli.serve_settings import ACCELSIM_BINARY, ServeSettings
+from cascade_cli.serve_settings import ACCELSIM_BINARY, DATABASE_PROBLEMS, ServeSettings
 
 TIMEOUT_S = 5.0
 LITTLE_DISK_BYTES = 2 * 1024**3
@@ -113,7 +113,7 @@ async def _postgres(url: str | None) -> Finding:
         return _embedded("Postgres", "CASCADE_DATABASE_URL")
     try:
         connection = await asyncpg.connect(url, timeout=TIMEOUT_S)
-    except (OSError, asyncpg.PostgresError, TimeoutError) as error:
+    except DATABASE_PROBLEMS as error:
         return Finding(
             "Postgres",
             False,
@@ -128,7 +128,7 @@ async def _postgres(url: str | None) -> Finding:
         position = await connection.fetchval(
             "SELECT position FROM projection_checkpoint WHERE projection = 'views'"
         )
-    except asyncpg.PostgresError as error:
+    except DATABASE_PROBLEMS as error:
         return Finding("Postgres", False, f"{type(error).__name__}: {error}", "cascade rebuild")
     finally:
         await connection.close()
@@ -170,11 +170,11 @@ async def _ready(urls: running.RunningUrls) -> Finding:
     try:
         async with httpx.AsyncClient(timeout=TIMEOUT_S) as client:
             reply = await client.get(f"{urls.url}/api/ready")
-    except httpx.HTTPError as error:
+            states = reply.json()
+    except (httpx.HTTPError, ValueError) as error:
         return Finding(
             "readiness", False, f"{type(error).__name__}: {error}", "read the output of cascade serve"
         )
-    states = reply.json()
     bad = {name: state for name, state in states.items() if name != "ok" and state != "ok"}
     return Finding("readiness", reply.status_code == 200, "all parts answer" if not bad else str(bad))
 

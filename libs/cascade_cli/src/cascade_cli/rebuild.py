@@ -6,7 +6,6 @@ import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
-import asyncpg
 import uvloop
 from cascade_api.read_models import database
 from cascade_api.read_models.rebuild import rebuild
@@ -21,7 +20,7 @@ from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, T
 from cascade_cli import running
 from cascade_cli.app_stack import embedded_stack
 from cascade_cli.output import console, fail, print_json, stderr
-from cascade_cli.serve_settings import ServeSettings
+from cascade_cli.serve_settings import DATABASE_PROBLEMS, ServeSettings
 
 
 def run_rebuild(settings: ServeSettings, *, as_json: bool) -> int:
@@ -31,8 +30,8 @@ def run_rebuild(settings: ServeSettings, *, as_json: bool) -> int:
         lifecycle.collect_seldom()
         with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
             facts, seconds = runner.run(_rebuild(settings, quiet=as_json))
-    except (CascadeError, OSError, asyncpg.PostgresError) as error:
-        fail(str(error), "cascade doctor")
+    except (CascadeError, *DATABASE_PROBLEMS) as error:
+        fail(str(error).rstrip("."), "cascade doctor")
     if as_json:
         print_json({"facts": facts, "seconds": round(seconds, 3)})
     else:

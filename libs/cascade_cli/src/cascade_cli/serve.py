@@ -16,7 +16,7 @@ from cascade_cli import app_stack, bundled, web_commands
 from cascade_cli.demo import healthy
 from cascade_cli.embedded.errors import EmbeddedServerError
 from cascade_cli.output import fail
-from cascade_cli.serve_settings import ServeSettings
+from cascade_cli.serve_settings import ServeSettings, loaded
 from cascade_cli.supervisor import ServiceFailed
 
 
@@ -25,7 +25,7 @@ def settings_with(**overrides: object) -> ServeSettings:
     for name, value in overrides.items():
         if value is not None:
             os.environ[f"CASCADE_{name.upper()}"] = str(value)
-    settings = load(ServeSettings)
+    settings = loaded()
     # Only here: the demo and the tools for operators start an endpoint of their own or none.
     if not settings.run_s3 and settings.s3_endpoint is None:
         fail(

@@ -1,11 +1,15 @@
 """What `cascade serve` reads from the environment. Flags replace single values."""
 
+import os
 import shlex
 import sys
 from pathlib import Path
+from typing import Annotated, Final
+from urllib.parse import urlsplit
 
-from cascade_core.settings import BaseUrl, Token
-from pydantic import Field, SecretStr, model_validator
+import asyncpg
+from cascade_core.settings import BaseUrl, BucketSettings, NatsSettings, TelemetrySettings, Token, load
+from pydantic import AfterValidator, Field, SecretStr, model_validator
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
 from cascade_cli import bundled
@@ -18,6 +22,17 @@ _EVERYWHERE = ("0.0.0.0", "::")  # noqa: S104 - addresses that include the loopb
 def worker_command(*options: str) -> str:
     """A `CASCADE_SIM_CMD` that runs the built-in simulator client of this installation, wherever that lies."""
     return shlex.join((sys.executable, "-m", "cascade_worker", *options))
+
+
+def _postgres_url(url: SecretStr) -> SecretStr:
+    # No more than the scheme: a Postgres URL may name several hosts, or none.
+    if urlsplit(url.get_secret_value()).scheme not in ("postgresql", "postgres"):
+        raise ValueError("it is no URL such as postgresql://user@127.0.0.1:5432/cascade")
+    return url
+
+
+DATABASE_PROBLEMS: Final = (OSError, asyncpg.PostgresError, asyncpg.InterfaceError, ValueError)
+"""What connecting to the database that a URL names may raise: the driver reads the URL only then."""
 
 
 class ServeSettings(BaseSettings):
@@ -96,10 +111,10 @@ class ServeSettings(BaseSettings):
     nats_url: str | None = Field(
         default=None, description="External NATS with JetStream instead of the embedded one."
     )
-    database_url: SecretStr | None = Field(
+    database_url: Annotated[SecretStr, AfterValidator(_postgres_url)] | None = Field(
         default=None, description="External Postgres instead of the embedded one."
     )
-    s3_endpoint: str | None = Field(default=None, description="External S3 instead of the embedded one.")
+    s3_endpoint: BaseUrl | None = Field(default=None, description="External S3 instead of the embedded one.")
     s3_access_key: str | None = Field(default=None, description="Access key of the external S3.")
     s3_secret_key: SecretStr | None = Field(default=None, description="Secret key of the external S3.")
     host: str = Field(default="0.0.0.0", description="Address that the app listens on.")  # noqa: S104 - spec
@@ -144,3 +159,18 @@ class ServeSettings(BaseSettings):
         if (self.resolved_accelsim_dir() / ACCELSIM_BINARY).is_file():
             return worker_command()
         return worker_command("--engine", "estimate")
+
+
+def loaded() -> ServeSettings:
+    """The settings of the environment, or the end of the process with a line for each wrong variable."""
+    settings = load(ServeSettings)
+    # Parts of the app read these again, on top of what it gives them.
+    for group in (NatsSettings, BucketSettings, TelemetrySettings):
+        load(group)
+    return settings
+
+
+def loaded_by_operator() -> ServeSettings:
+    """The same for a command that serves no request, and so needs no token."""
+    os.environ.setdefault("CASCADE_NO_AUTH", "1")
+    return loaded()

@@ -1,10 +1,8 @@
 """The two commands, with their reports."""
 
 import asyncio
-import os
 from pathlib import Path
 
-import asyncpg
 import typer
 from cascade_core import telemetry
 from cascade_core.errors import CascadeError
@@ -18,16 +16,17 @@ from cascade_cli.backup.servers import opened
 from cascade_cli.backup.writing import claimed, write_backup
 from cascade_cli.embedded.errors import EmbeddedServerError
 from cascade_cli.output import console, fail, print_json
-from cascade_cli.serve_settings import ServeSettings
+from cascade_cli.serve_settings import DATABASE_PROBLEMS, ServeSettings, loaded_by_operator
 
-_PROBLEMS = (BackupProblem, CascadeError, EmbeddedServerError, OSError, asyncpg.PostgresError)
+_PROBLEMS = (BackupProblem, CascadeError, EmbeddedServerError, *DATABASE_PROBLEMS)
 
 
 def backup(directory: Path, *, objects: bool, as_json: bool) -> int:
     """Write a backup; the exit code."""
+    settings = _settings()
 
     async def run() -> Manifest:
-        async with opened(_settings(), while_running=True) as servers:
+        async with opened(settings, while_running=True) as servers:
             return await write_backup(servers, directory, with_objects=objects)
 
     try:
@@ -45,10 +44,11 @@ def backup(directory: Path, *, objects: bool, as_json: bool) -> int:
 
 def restore(directory: Path, *, as_json: bool) -> int:
     """Restore a backup; the exit code: 1 where objects are missing."""
+    settings = _settings()
 
     async def run() -> Restored:
         manifest = checked(directory)
-        async with opened(_settings(), while_running=False) as servers:
+        async with opened(settings, while_running=False) as servers:
             return await restore_into(servers, directory, manifest)
 
     try:
@@ -78,10 +78,9 @@ def restore(directory: Path, *, as_json: bool) -> int:
 
 
 def _settings() -> ServeSettings:
+    settings = loaded_by_operator()
     telemetry.configure(TelemetrySettings(log_level="WARNING"), service="backup")
-    # No request is served, so no token is needed.
-    os.environ.setdefault("CASCADE_NO_AUTH", "1")
-    return ServeSettings()
+    return settings
 
 
 def _objects(manifest: Manifest) -> int:
