@@ -82,8 +82,23 @@ describe("long lists", () => {
 describe("the log", () => {
   test("is split on newlines only, wherever it is cut", () => {
     const collector = new LineCollector();
-    for (const piece of ["one\ntw", "o\u2028still two\r", "\n\nlast"]) collector.push(piece);
+    for (const piece of ["one\ntw", "o\u2028still two\r", "\n\nlast"]) collector.push(piece, piece.length);
     expect(collector.end().lines).toEqual(["one", "two\u2028still two\r", "", "last"]);
+  });
+  test("is kept up to a limit, its end, and tells what it let go", () => {
+    const collector = new LineCollector(100);
+    for (let i = 0; i < 1000; i += 1) collector.push(`line ${i}\nli`.slice(i === 0 ? 0 : 2), 20);
+    const { lines, dropped, bytes } = collector.end();
+    expect(lines.slice(-2)).toEqual(["line 999", "li"]);
+    expect(lines.join("").length).toBeLessThanOrEqual(100);
+    expect([lines[0], dropped + lines.length, bytes]).toEqual([`line ${dropped}`, 1001, 20_000]);
+  });
+  test("keeps the end of a line that does not end", () => {
+    const collector = new LineCollector(100);
+    for (let i = 0; i < 1000; i += 1) collector.push(`${i} `, 1);
+    const { lines } = collector.end();
+    expect([lines.length, lines[0]?.endsWith("998 999 ")]).toEqual([1, true]);
+    expect(lines[0]?.length).toBeLessThanOrEqual(125);
   });
   test("is searched as text or as an expression", () => {
     const lines = ["gpu_ipc = 3.1", "GPU_IPC = 4", "other"];

@@ -14,7 +14,7 @@ export async function download(path: string, name: string): Promise<void> {
   setTimeout(() => URL.revokeObjectURL(url), 60_000);
 }
 
-export const PREVIEW_LINES = 200;
+const PREVIEW_LINES = 200;
 /** spec: reading-results, Outputs: larger files have no preview. */
 export const PREVIEW_LIMIT_BYTES = 16 * 1024 * 1024;
 
@@ -28,6 +28,9 @@ export interface Preview {
   readonly whole: boolean;
 }
 
+/** What a preview reads of a file: a packed one may hold a thousand times its size, and that in one line. */
+const PREVIEW_CHARS = 2 ** 20;
+
 /** The first lines of a text file, unpacked on the way; stops reading as soon as it has them. */
 export async function previewFile(path: string, name: string): Promise<Preview> {
   const response = await client.open(path);
@@ -37,9 +40,10 @@ export async function previewFile(path: string, name: string): Promise<Preview> 
   return firstLines(plain.pipeThrough(new TextDecoderStream()).getReader(), PREVIEW_LINES);
 }
 
-export async function firstLines(reader: ReadableStreamDefaultReader<string>, limit: number): Promise<Preview> {
+async function firstLines(reader: ReadableStreamDefaultReader<string>, limit: number): Promise<Preview> {
   const lines: string[] = [];
   let rest = "";
+  let read = 0;
   for (;;) {
     const { done, value } = await reader.read();
     if (done) {
@@ -48,10 +52,11 @@ export async function firstLines(reader: ReadableStreamDefaultReader<string>, li
     }
     const parts = (rest + value).split("\n");
     rest = parts.pop() ?? "";
-    lines.push(...parts);
-    if (lines.length > limit) {
+    for (const part of parts) lines.push(part);
+    read += value.length;
+    if (lines.length > limit || read >= PREVIEW_CHARS) {
       await reader.cancel();
-      return { lines: lines.slice(0, limit), whole: false };
+      return { lines: [...lines, rest].slice(0, limit), whole: false };
     }
   }
 }

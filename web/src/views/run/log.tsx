@@ -5,7 +5,7 @@ import { useEffect, useMemo, useState } from "preact/hooks";
 import { Banner, ErrorNote, PageHead } from "../../components/basics";
 import { VirtualList } from "../../components/virtual";
 import type { LogLines } from "../../model/log-search";
-import { LineCollector, findLines, matcherFor } from "../../model/log-search";
+import { LineCollector, MOST_LOG_CHARS, findLines, matcherFor } from "../../model/log-search";
 import { formatBytes, formatExact, plural } from "../../model/units";
 import { pathOf, query, setQuery } from "../../router";
 import { download } from "../../state/download";
@@ -71,20 +71,31 @@ async function readLog(simId: string, signal: AbortSignal, onProgress: (bytes: n
   const response = await client.open(client.simLogPath(simId), { signal });
   const collector = new LineCollector();
   if (response.body === null) return collector.end();
-  const bytes: ReadableStream<BufferSource> = response.body;
-  const reader = bytes.pipeThrough(new TextDecoderStream()).getReader();
+  const reader = response.body.getReader();
+  const decoder = new TextDecoder();
   let read = 0;
   let shown = 0;
   for (;;) {
     const { done, value } = await reader.read();
-    if (done) return collector.end();
-    collector.push(value);
-    read += value.length;
+    if (done) {
+      collector.push(decoder.decode(), 0);
+      return collector.end();
+    }
+    collector.push(decoder.decode(value, { stream: true }), value.byteLength);
+    read += value.byteLength;
     if (read - shown > 1e6) {
       shown = read;
       onProgress(read);
     }
   }
+}
+
+/** A line that is longer is drawn up to here: one without an end would stop the page. */
+const MOST_DRAWN_CHARS = 10_000;
+
+function drawn(line: string): string {
+  if (line.length > MOST_DRAWN_CHARS) return `${line.slice(0, MOST_DRAWN_CHARS)}… ${plural(line.length - MOST_DRAWN_CHARS, "more character")}`;
+  return line || " ";
 }
 
 function LogBody({ log, running }: { log: LogLines; running: boolean }) {
@@ -152,9 +163,14 @@ function LogBody({ log, running }: { log: LogLines; running: boolean }) {
           )}
         </div>
         <span class="small muted">
-          {plural(log.lines.length, "line")}, {formatBytes(log.bytes)}
+          {plural(log.dropped + log.lines.length, "line")}, {formatBytes(log.bytes)}
         </span>
       </header>
+      {log.dropped > 0 && (
+        <Banner tone="warn" title={`Only the end of this log is here, from line ${formatExact(log.dropped + 1)} on`} testid="log-end-only">
+          <p>A page holds up to {formatBytes(MOST_LOG_CHARS)} of a log, and the search looks at what it holds. Download saves all of it.</p>
+        </Banner>
+      )}
       {running && log.bytes >= FOLLOW_LIMIT_BYTES && (
         <Banner tone="info" title="This log is large, so it is not followed">
           <p>Choose Read again for its newest lines.</p>
@@ -176,9 +192,9 @@ function LogBody({ log, running }: { log: LogLines; running: boolean }) {
           return (
             <div key={index} class={`log-line ${matches?.(line) === true ? "hit" : ""} ${at === current ? "current" : ""}`} style={{ height: `${ROW_PX}px` }}>
               <span class="log-no" aria-hidden="true">
-                {at + 1}
+                {log.dropped + at + 1}
               </span>
-              <span>{line || " "}</span>
+              <span>{drawn(line)}</span>
             </div>
           );
         }}

@@ -5,7 +5,7 @@ import type { RunFile, SimFile } from "../../api/types";
 import { ErrorNote } from "../../components/basics";
 import { formatBytes, plural } from "../../model/units";
 import type { Preview } from "../../state/download";
-import { PREVIEW_LINES, canPreview, download, previewFile } from "../../state/download";
+import { canPreview, download, previewFile } from "../../state/download";
 import type { RunStore } from "../../state/live-run";
 import { openInPerfetto } from "../../state/perfetto";
 import { useRenewed } from "../../state/poll";
@@ -124,7 +124,7 @@ export function FileRow({ simId, file }: { simId: string; file: SimFile }) {
           <pre class="preview" tabIndex={0} role="group" aria-label={`Preview of ${file.name}`} data-testid="preview">
             {preview.lines.join("\n")}
           </pre>
-          <p class="small muted">{preview.whole ? plural(preview.lines.length, "line") : `The first ${PREVIEW_LINES} lines`}</p>
+          <p class="small muted">{preview.whole ? plural(preview.lines.length, "line") : `The beginning: ${plural(preview.lines.length, "line")}`}</p>
         </>
       )}
     </li>
