@@ -14,7 +14,6 @@ import type {
   ScenarioCreate,
   ScenarioResult,
   SimFile,
-  SimResults,
   SimStepTimeline,
   TraceDetail,
   TraceSummary,
@@ -99,7 +98,6 @@ export class Client {
     this.json<SimStepTimeline[]>(`/api/runs/${segment(id)}/step-timelines`, init(signal));
   runFiles = (id: string, signal?: AbortSignal) => this.json<RunFile[]>(`/api/runs/${segment(id)}/files`, init(signal));
   simFiles = (id: string, signal?: AbortSignal) => this.json<SimFile[]>(`/api/sims/${segment(id)}/files`, init(signal));
-  simResults = (id: string, signal?: AbortSignal) => this.json<SimResults>(this.simResultsPath(id), init(signal));
   scenario = (body: ScenarioCreate, signal?: AbortSignal) => this.post<ScenarioResult>("/api/scenarios", body, signal);
 
   runEventsPath = (id: string) => `/api/runs/${segment(id)}/events`;

@@ -51,6 +51,25 @@ const SOURCES: readonly Source[] = [
   { key: "latency", label: "Memory latency", title: "averagemflatency: cycles, the mean since the first kernel", format: formatExact, read: (_, __, at) => at("averagemflatency") },
 ];
 
+/** Of a kernel's 950 counters those that a column reads. */
+const COUNTERS: ReadonlySet<string> = countersOf(SOURCES);
+
+function countersOf(sources: readonly Source[]): Set<string> {
+  const keys = new Set<string>();
+  const note: Counters = (key) => {
+    keys.add(key);
+    return null;
+  };
+  const none: KernelStat = { sim_id: "", kernel_index: 0, kernel_name: "", kernel_launch_uid: null, gpu_sim_cycle: null, gpu_sim_insn: null, gpu_ipc: null, sim_time_ns: null, stats: {} };
+  for (const source of sources) source.read(none, note, note);
+  return keys;
+}
+
+/** The kernel with what the table is made of. */
+export function withCounters(kernel: KernelStat): KernelStat {
+  return { ...kernel, stats: Object.fromEntries(Object.entries(kernel.stats).filter(([key]) => COUNTERS.has(key))) };
+}
+
 /** Rows in launch order; columns that no kernel has a number for are left out. */
 export function metricTable(kernels: readonly KernelStat[]): MetricTable {
   const sorted = [...kernels].sort((a, b) => a.kernel_index - b.kernel_index);

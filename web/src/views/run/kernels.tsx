@@ -9,7 +9,8 @@ import { readableName } from "../../model/demangle";
 import { noticesFor, timeWordOf } from "../../model/engine";
 import { toRunDetail, toSim } from "../../model/entities";
 import type { MetricTable } from "../../model/kernel-metrics";
-import { metricTable, sortMetrics } from "../../model/kernel-metrics";
+import { metricTable, sortMetrics, withCounters } from "../../model/kernel-metrics";
+import { ResultsReader } from "../../model/results-reader";
 import { MISSING, formatExact, plural } from "../../model/units";
 import { pathOf } from "../../router";
 import { useLoaded } from "../../state/poll";
@@ -17,7 +18,7 @@ import { client } from "../../state/session";
 
 export function KernelsView({ runId, simId }: { runId: string; simId: string }) {
   const { data, error, loading, reload } = useLoaded(`kernels ${simId}`, async (signal) => {
-    const [run, results] = await Promise.all([client.run(runId, signal), client.simResults(simId, signal)]);
+    const [run, results] = await Promise.all([client.run(runId, signal), readResults(simId, signal)]);
     return { run, results };
   });
   const label = data === null ? simId : `${data.results.sim.gpu_config} replica ${data.results.sim.replica}`;
@@ -42,6 +43,19 @@ export function KernelsView({ runId, simId }: { runId: string; simId: string }) 
       {data !== null && <Metrics wire={data.run} results={data.results} />}
     </>
   );
+}
+
+async function readResults(simId: string, signal: AbortSignal): Promise<SimResults> {
+  const response = await client.open(client.simResultsPath(simId), { signal });
+  const results = new ResultsReader(withCounters);
+  if (response.body === null) return results.end();
+  const bytes: ReadableStream<BufferSource> = response.body;
+  const reader = bytes.pipeThrough(new TextDecoderStream()).getReader();
+  for (;;) {
+    const { done, value } = await reader.read();
+    if (done) return results.end();
+    results.push(value);
+  }
 }
 
 function Metrics({ wire, results }: { wire: RunDetail; results: SimResults }) {
