@@ -61,6 +61,7 @@ class ScenarioReactor:
         """Scenarios that are queued, under way or waiting for another try."""
         self._later: set[str] = set()
         self.answered = 0
+        """Answers that this instance stored; the same of another instance do not count."""
 
     async def run(self) -> None:
         """Answer for ever."""
@@ -160,11 +161,14 @@ class ScenarioReactor:
         assert isinstance(asked, ScenarioRequested)
         outcome = await self._outcome(asked)
         try:
-            await self._log.append(outcome, event_id=f"scenario:{asked.scenario_id}", first=True)
+            stored = await self._log.append(outcome, event_id=f"scenario:{asked.scenario_id}", first=True)
+            is_first = not stored.duplicate
         except AppendConflict:
+            is_first = False  # the first answer has left the log since
+        if is_first:
+            self.answered += 1
+        else:
             _logger.info("answered elsewhere", scenario_id=asked.scenario_id)
-            return
-        self.answered += 1
 
     async def _outcome(self, asked: ScenarioRequested) -> ScenarioCompleted | ScenarioFailed:
         age_s = (_now() - asked.occurred_at).total_seconds()
