@@ -16,7 +16,7 @@ from cascade_launcher.backends import local
 from cascade_launcher.backends.local import LocalBackend, LocalOptions
 from cascade_launcher.backends.protocol import Backend, Ended, Gone, Launch, LaunchError, Running, Vital
 from cascade_launcher.backends.remote import RemoteOptions
-from cascade_launcher.testing import PREFIX, TRACE_ID, Simulator, eventually
+from cascade_launcher.testing import PREFIX, TRACE_ID, Simulator, eventually, some_attempt
 
 LAUNCH = Launch(
     sim_id="sim-6b4c91e71437",
@@ -24,9 +24,9 @@ LAUNCH = Launch(
     trace_id=TRACE_ID,
     gpu_config="SM90_H100",
     replica=0,
-    attempt="c0474ac7a5e1",
+    attempt=some_attempt(),
 )
-OTHER = replace(LAUNCH, sim_id="sim-0123456789ab", attempt="c0474ac7a5e2", replica=1)
+OTHER = replace(LAUNCH, sim_id="sim-0123456789ab", attempt=some_attempt(), replica=1)
 RUN = Run(LAUNCH.run_id, TRACE_ID, datetime(2026, 11, 7, tzinfo=UTC), entries=(), kernels_total=1)
 
 

@@ -26,7 +26,15 @@ from cascade_launcher.backends.protocol import (
     Vital,
 )
 from cascade_launcher.backends.records import Intent, ProcessRecord, Records
-from cascade_launcher.testing import PREFIX, TRACE_ID, Simulator, eventually, is_alive, processes_with
+from cascade_launcher.testing import (
+    PREFIX,
+    TRACE_ID,
+    Simulator,
+    eventually,
+    is_alive,
+    processes_with,
+    some_attempt,
+)
 
 LAUNCH = Launch(
     sim_id="sim-6b4c91e71437",
@@ -34,7 +42,7 @@ LAUNCH = Launch(
     trace_id=TRACE_ID,
     gpu_config="SM90_H100",
     replica=0,
-    attempt="a77e3b7a11d0",
+    attempt=some_attempt(),
 )
 RUN = Run(
     run_id=LAUNCH.run_id,
@@ -223,7 +231,7 @@ async def test_a_full_disk_does_not_keep_a_sim_running_when_cascade_stops(
     def full(records: Records, record: ProcessRecord) -> None:
         raise OSError(errno.ENOSPC, "No space left on device")
 
-    other = replace(LAUNCH, sim_id="sim-000000000001", attempt="b77e3b7a11d0")
+    other = replace(LAUNCH, sim_id="sim-000000000001", attempt=some_attempt())
     backend = make(simulator.command("wait"))
     pids = [int(await backend.start(launch)) for launch in (LAUNCH, other)]
     monkeypatch.setattr(Records, "write", full)
@@ -362,7 +370,7 @@ async def test_stop_all_ends_every_sim_and_leaves_word_why(
     make: Make, simulator: Simulator, tmp_path: Path
 ) -> None:
     backend = make(simulator.command("wait"))
-    other = replace(LAUNCH, sim_id="sim-000000000001", attempt="b77e3b7a11d0")
+    other = replace(LAUNCH, sim_id="sim-000000000001", attempt=some_attempt())
     await backend.start(LAUNCH)
     await backend.start(other)
     stopped = await local.stop_all(tmp_path / "data")

@@ -37,6 +37,7 @@ from cascade_launcher.testing import (
     is_alive,
     processes_with,
     run_requested,
+    some_attempt,
     until,
 )
 
@@ -339,27 +340,25 @@ async def test_a_sim_that_a_killed_launcher_took_is_started_once_under_its_attem
     log: JetStreamLog, backend_for: Build, simulator: Simulator
 ) -> None:
     run = run_requested()
-    sim_id = run.sims[0].sim_id
+    sim_id, attempt = run.sims[0].sim_id, some_attempt()
     await log.append(run)
     await log.append(
-        SimLaunchStarted(
-            occurred_at=datetime.now(UTC), run_id=run.run_id, sim_id=sim_id, attempt="5eed5eed5eed"
-        ),
+        SimLaunchStarted(occurred_at=datetime.now(UTC), run_id=run.run_id, sim_id=sim_id, attempt=attempt),
         first=True,
     )
     async with leading(log, backend_for(simulator.command("wait"))):
         (sim,) = await until(log, lambda sims: sims[0].launcher_ref is not None)
         await eventually(lambda: simulator.is_up(sim_id))
-    assert sim.launch_attempt == "5eed5eed5eed"
+    assert sim.launch_attempt == attempt
     (start,) = simulator.starts(sim_id)
-    assert json.loads(start)["env"]["CASCADE_ATTEMPT"] == "5eed5eed5eed"
+    assert json.loads(start)["env"]["CASCADE_ATTEMPT"] == attempt
 
 
 async def test_a_sim_that_reported_but_was_never_written_down_goes_on(
     log: JetStreamLog, backend_for: Build, simulator: Simulator, tmp_path: Path
 ) -> None:
     run = run_requested()
-    sim_id, attempt = run.sims[0].sim_id, "5eed5eed5eed"
+    sim_id, attempt = run.sims[0].sim_id, some_attempt()
     await log.append(run)
     await log.append(
         SimLaunchStarted(occurred_at=datetime.now(UTC), run_id=run.run_id, sim_id=sim_id, attempt=attempt),

@@ -18,13 +18,16 @@ from cascade_launcher.backends.protocol import (
     Waiting,
 )
 from cascade_launcher.backends.remote import RemoteOptions
-from cascade_launcher.testing import PREFIX, TRACE_ID, Simulator, eventually, processes_with
+from cascade_launcher.testing import PREFIX, TRACE_ID, Simulator, eventually, processes_with, some_attempt
 
 sail = pytest.importorskip("sail", reason="needs the extra `sail`")
 from cascade_launcher.backends.sail import SailBackend, SailSettings  # noqa: E402
 from cascade_launcher.testing.sail import MAIN, FakeSail, SailPlatform  # noqa: E402
 
 RUN = Run("run-9f56e171af08", TRACE_ID, datetime(2026, 11, 7, tzinfo=UTC), entries=(), kernels_total=1)
+
+
+ATTEMPTS = some_attempt()[:8]
 
 
 def launch(number: int = 1) -> Launch:
@@ -34,7 +37,7 @@ def launch(number: int = 1) -> Launch:
         trace_id=TRACE_ID,
         gpu_config="SM90_H100",
         replica=number,
-        attempt=f"5a11{number:08x}",
+        attempt=f"{ATTEMPTS}{number:04x}",
     )
 
 

@@ -5,6 +5,7 @@ import asyncio
 import os
 import sys
 import textwrap
+import uuid
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from datetime import UTC, datetime, timedelta
@@ -23,6 +24,12 @@ from cascade_launcher.fleet import FILTERS
 TRACE_ID = "20261107-120000__facebook_opt-125m"
 PREFIX = "accelsim-traces"
 DEADLINE_S = 20.0
+
+
+def some_attempt() -> str:
+    """Names a launch of one test run: processes are found by it, and another run on this machine has its own."""
+    return uuid.uuid4().hex[:12]
+
 
 # What a test's sims run. The first argument says how it behaves; it leaves one line a start in `starts/<sim
 # id>`.

@@ -212,15 +212,12 @@ class FakeSail:
         return self.boxes[sailbox_id]
 
     def _kill(self, sailbox_id: str) -> None:
-        marker = f"SAILBOX_ID={sailbox_id}".encode()
-        for entry in Path("/proc").iterdir():
-            if entry.name.isdigit():
-                with suppress(OSError):
-                    if marker in (entry / "environ").read_bytes().split(b"\0"):
-                        os.kill(int(entry.name), signal.SIGKILL)
-        for (owner, _), process in self.execs.items():
+        """A background command stays in the group of the shell that began it, so the group is all of the sandbox."""
+        for (owner, _), shell in self.execs.items():
             if owner == sailbox_id:
-                process.wait()
+                with suppress(ProcessLookupError):
+                    os.killpg(shell.pid, signal.SIGKILL)
+                shell.wait()
 
 
 class _Reader:
