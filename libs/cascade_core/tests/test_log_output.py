@@ -1,6 +1,7 @@
 """Logs as a reader of them needs them: one object a line, and never what a program held in its variables."""
 
 import json
+import os
 import subprocess
 import sys
 
@@ -32,6 +33,20 @@ def said(log_format: str) -> str:
     )
     assert done.stdout == ""
     return done.stderr
+
+
+@pytest.mark.parametrize("log_format", ["json", "console"])
+def test_a_log_line_that_nobody_can_read_any_more_ends_nobodys_work(log_format: str) -> None:
+    program = PROGRAM.format(format=log_format) * 2 + "print('went on')"
+    read, write = os.pipe()
+    os.close(read)
+    try:
+        done = subprocess.run(
+            [sys.executable, "-c", program], stdout=subprocess.PIPE, stderr=write, text=True, check=False
+        )
+    finally:
+        os.close(write)
+    assert done.stdout == "went on\n"
 
 
 @pytest.mark.parametrize("log_format", ["json", "console"])

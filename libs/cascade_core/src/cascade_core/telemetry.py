@@ -7,7 +7,7 @@ is made; a caller's own trace context still travels with the facts. Work that be
 import logging
 import sys
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any
 
 import structlog
@@ -41,6 +41,17 @@ class _Stderr(logging.Handler):
             self.handleError(record)
 
 
+class _StderrLogger:
+    """What structlog writes with: the process's stderr of that moment. A reader who has gone ends nobody's work."""
+
+    def msg(self, message: str) -> None:
+        """Write one line."""
+        with suppress(OSError, ValueError):  # ValueError is a closed file's
+            print(message + "\n", end="", file=sys.stderr, flush=True)
+
+    debug = info = warning = error = critical = exception = msg
+
+
 class _Exporting:
     """Whether spans leave this process."""
 
@@ -70,9 +81,7 @@ def configure(settings: TelemetrySettings, *, service: str) -> None:
     structlog.configure(
         processors=[*shared, renderer],
         wrapper_class=structlog.make_filtering_bound_logger(level),
-        logger_factory=lambda *_names: structlog.PrintLogger(
-            sys.stderr
-        ),  # looked up each time, see `_Stderr`
+        logger_factory=lambda *_names: _StderrLogger(),
         cache_logger_on_first_use=False,
     )
     structlog.contextvars.bind_contextvars(service=service)

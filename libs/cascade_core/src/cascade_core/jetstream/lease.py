@@ -83,8 +83,8 @@ class Lease:
             return await self._kv.update(self._name, self._holder.encode(), last=entry.revision)
 
     def _lose(self, reason: str) -> None:
+        self.lost.set()  # before anything that might fail
         _logger.warning("lease lost", lease=self._name, reason=reason)
-        self.lost.set()
 
 
 async def try_acquire(client: Client, name: str, holder: str) -> Lease | None:
