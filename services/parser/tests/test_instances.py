@@ -9,6 +9,7 @@ from contextlib import AsyncExitStack, asynccontextmanager, suppress
 
 import pytest
 from cascade_cli.embedded.nats import EmbeddedNats
+from cascade_core import subjects
 from cascade_core.errors import LogUnavailable
 from cascade_core.jetstream.connection import connected
 from cascade_core.jetstream.log import JetStreamLog
@@ -20,7 +21,7 @@ from cascade_core.tasks import end
 from cascade_core.testing.builders import launch_started, reported, run_requested
 from cascade_parser.main import holder_name
 from cascade_parser.reactor import ParserReactor
-from cascade_parser.shares import PARTITIONS, Shares, fair_share
+from cascade_parser.shares import PARTITIONS, Shares
 from cascade_parser.testing import cut, is_parsed, kernels_of, progress_of, until
 
 SIMS = [f"sim-{i:012x}" for i in range(12)]
@@ -86,13 +87,29 @@ async def until_shared(*shares: Shares) -> None:
 
     async def shared() -> bool:
         held = sorted(partition for one in shares for partition in one.partitions)
-        most = max(len(one.partitions) for one in shares)
-        return held == list(range(PARTITIONS)) and most <= fair_share(len(shares))
+        counts = [len(one.partitions) for one in shares]
+        return held == list(range(PARTITIONS)) and max(counts) - min(counts) <= 1
 
     await until(shared, deadline_s=4 * LEASE_TTL_S)
 
 
-@pytest.mark.parametrize("instances", [1, 2, 3])
+async def test_counting_each_other_leaves_no_consumers_and_who_ends_is_not_counted(
+    fresh_nats: EmbeddedNats, log: JetStreamLog
+) -> None:
+    async with (
+        instance(fresh_nats) as (_, one),
+        connected(NatsSettings(nats_url=fresh_nats.url), name="test") as client,
+    ):
+        async with instance(fresh_nats) as (_, two):
+            await until_shared(one, two)
+            assert await one._members() == await two._members() == {one._holder, two._holder}
+        assert await one._members() == {one._holder}
+        await until_shared(one)
+        leases = await client.jetstream().stream_info(f"KV_{subjects.LEASES}")
+        assert leases.state.consumer_count == 0
+
+
+@pytest.mark.parametrize("instances", [1, 2, 3, 5])
 async def test_instances_share_the_sims(
     fresh_nats: EmbeddedNats, log: JetStreamLog, three_kernels: list[str], instances: int
 ) -> None:

@@ -114,11 +114,17 @@ def test_partitions_stay_where_they_are_for_ever() -> None:
     assert {partition_of(f"sim-{i:012x}") for i in range(200)} == set(range(PARTITIONS))
 
 
-@pytest.mark.parametrize(
-    ("instances", "most"), [(0, 8), (1, 8), (2, 4), (3, 3), (4, 2), (7, 2), (8, 1), (20, 1)]
-)
-def test_instances_share_evenly(instances: int, most: int) -> None:
-    assert fair_share(instances) == most
+@pytest.mark.parametrize("instances", range(1, 10))
+def test_instances_share_all_partitions_evenly(instances: int) -> None:
+    names = [f"host-{number}" for number in range(instances)]
+    shares = [fair_share(name, names) for name in names]
+    assert sum(shares) == PARTITIONS
+    assert max(shares) - min(shares) <= 1
+    assert sum(1 for share in shares if share) == min(instances, PARTITIONS)
+
+
+def test_an_instance_that_sees_nobody_has_all_partitions() -> None:
+    assert fair_share("a", []) == PARTITIONS
 
 
 def test_an_estimate_has_no_simulation_rate() -> None:

@@ -6,23 +6,31 @@ what it has beyond it. A killed instance's partitions are free again when its le
 
 import asyncio
 import zlib
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterable
 from contextlib import suppress
 
 import structlog
 from cascade_core import subjects
+from cascade_core.errors import LogUnavailable
 from cascade_core.jetstream.lease import Lease, try_acquire
 from cascade_core.jetstream.provision import LEASE_TTL_S
+from cascade_core.jetstream.stream_subjects import subjects_in
 from cascade_core.tasks import end
 from nats.aio.client import Client
 from nats.errors import Error as NatsError
-from nats.js.errors import APIError, NoKeysError, NotFoundError
+from nats.js.errors import APIError
 
 _logger = structlog.get_logger(__name__)
 
 PARTITIONS = 8
 """More instances than this stay idle; fewer share unevenly by at most one partition."""
+_MEMBERS = f"$KV.{subjects.LEASES}.parser-member."
+"""An instance writes its name here in every round, and the server forgets it after the time of a lease."""
+_LEFT = f"$KV.{subjects.LEASES}.parser-left."
+"""Written last by one that ends. A delete would count like any other message, and there is no telling them apart."""
 ROUND_EVERY_S = LEASE_TTL_S / 10
+
+_TROUBLE = (LogUnavailable, NatsError, APIError, TimeoutError, OSError)
 
 Changed = Callable[[int], Awaitable[None]]
 
@@ -32,9 +40,14 @@ def partition_of(sim_id: str) -> int:
     return zlib.crc32(sim_id.encode()) % PARTITIONS
 
 
-def fair_share(instances: int) -> int:
-    """The most partitions that one of `instances` holds."""
-    return -(-PARTITIONS // max(instances, 1))
+def fair_share(holder: str, others: Iterable[str]) -> int:
+    """How many partitions `holder` has beside `others`: all have the same, and the first ones by name one more.
+
+    So every instance works, up to as many as there are partitions.
+    """
+    ranked = sorted({holder, *others})
+    share, over = divmod(PARTITIONS, len(ranked))
+    return share + (ranked.index(holder) < over)
 
 
 class Shares:
@@ -65,23 +78,18 @@ class Shares:
                 await asyncio.sleep(ROUND_EVERY_S)
         finally:
             await asyncio.gather(*(self._release(partition) for partition in list(self._held)))
-            with suppress(NatsError, APIError, TimeoutError, OSError):
-                kv = await self._client.jetstream().key_value(subjects.LEASES)
-                await kv.purge(self._member_key)
-
-    @property
-    def _member_key(self) -> str:
-        return f"parser-member.{self._holder}"
+            with suppress(*_TROUBLE):
+                await self._client.jetstream().publish(_LEFT + self._holder)
 
     async def _round(self) -> None:
         for partition, (lease, _) in list(self._held.items()):
             if lease.lost.is_set():
                 await self._release(partition)
         try:
-            instances = await self._instances()
-        except (NatsError, APIError, TimeoutError, OSError):
+            await self._client.jetstream().publish(_MEMBERS + self._holder)
+            share = fair_share(self._holder, await self._members())
+        except _TROUBLE:
             return  # leases tell for themselves when they are lost
-        share = fair_share(instances)
         for partition in sorted(self._held)[share:]:
             await self._release(partition)
         for partition in range(PARTITIONS):
@@ -90,14 +98,14 @@ class Shares:
             if partition not in self._held:
                 await self._take(partition)
 
-    async def _instances(self) -> int:
-        kv = await self._client.jetstream().key_value(subjects.LEASES)
-        await kv.put(self._member_key, b"")
-        try:
-            keys = [key for key in await kv.keys() if key.startswith("parser-member.")]
-        except (NoKeysError, NotFoundError):
-            return 1
-        return max(len(keys), 1)
+    async def _members(self) -> set[str]:
+        """Everybody who has shown themselves. Asked without a consumer: the client's `keys` leaves one each time."""
+        found = await subjects_in(self._client, f"KV_{subjects.LEASES}", f"$KV.{subjects.LEASES}.*.*")
+        return {
+            key.removeprefix(_MEMBERS)
+            for key in found
+            if key.startswith(_MEMBERS) and _LEFT + key.removeprefix(_MEMBERS) not in found
+        }
 
     async def _take(self, partition: int) -> None:
         lease = await try_acquire(self._client, f"parser-{partition}", self._holder)
