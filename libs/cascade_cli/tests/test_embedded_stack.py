@@ -19,6 +19,7 @@ from cascade_cli.embedded import stack as stack_module
 from cascade_cli.embedded.errors import DataDirectoryInUseError, EmbeddedServerError, PortTakenError
 from cascade_cli.embedded.locks import is_free
 from cascade_cli.embedded.nats import EmbeddedNats, NatsUser
+from cascade_cli.embedded.process import free_ports
 from cascade_cli.embedded.s3_requests import S3Access, request
 from cascade_cli.embedded.stack import EmbeddedStack, NatsLogin, StackUrls
 
@@ -252,10 +253,13 @@ async def test_external_servers_are_used_and_not_started(data_dir: Path) -> None
 
 
 async def test_a_taken_port_is_named_as_the_reason_and_nothing_is_left_running(data_dir: Path) -> None:
-    with socket.create_server(("127.0.0.1", 0)) as other:
-        taken = other.getsockname()[1]
-        for arguments in ({"nats_port": taken}, {"postgres_port": taken}, {"s3_port": taken}):
-            stack = EmbeddedStack(data_dir, **arguments)
+    (taken,) = free_ports(1)
+    with socket.create_server(("127.0.0.1", taken)):
+        for stack in (
+            EmbeddedStack(data_dir, nats_port=taken),
+            EmbeddedStack(data_dir, postgres_port=taken),
+            EmbeddedStack(data_dir, s3_port=taken),
+        ):
             with pytest.raises(PortTakenError, match="port in use"):
                 await stack.start()
             assert not any(process.alive for server in stack.servers for process in server.processes)

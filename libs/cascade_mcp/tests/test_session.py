@@ -1,7 +1,6 @@
 """A real MCP client against `cascade mcp` on a whole app: over stdio, and over streamable http."""
 
 import json
-import socket
 import subprocess
 import sys
 import time
@@ -13,7 +12,9 @@ from typing import Any
 import httpx
 import httpx2
 import pytest
+from cascade_cli.embedded.process import free_ports
 from cascade_cli.testing import DemoApp
+from cascade_cli.testing_runs import operator_log, tell_run
 from mcp.client.session import ClientSession
 from mcp.client.stdio import StdioServerParameters, stdio_client
 from mcp.client.streamable_http import streamable_http_client
@@ -117,12 +118,13 @@ async def test_waiting_ends_when_the_time_is_up(replay_app: DemoApp) -> None:
     async def heard(progress: float, total: float | None, message: str | None) -> None:
         reports.append(progress)
 
+    # Nobody works on this run, so it does not end by itself.
+    async with operator_log(replay_app.data_dir) as log:
+        standing = await tell_run(log, "demo", {"SM80_A100": 1})
     async with connected(replay_app) as session:
-        entries = [{"gpu_config": "SM80_A100", "count": 1}]
-        launched = data(await call(session, "launch_run", trace_id="demo", entries=entries))
-        waiting = {"run_id": launched["id"], "at_most_s": 0.5}
+        waiting = {"run_id": standing.run_id, "at_most_s": 0.5}
         early = data(await session.call_tool("wait_for_run", waiting, progress_callback=heard))
-        ended = data(await call(session, "cancel_run", run_id=launched["id"]))
+        ended = data(await call(session, "cancel_run", run_id=standing.run_id))
     assert early["state"] == "active"
     assert "wait_for_run" in early["next"]
     assert reports
@@ -184,9 +186,7 @@ async def test_the_http_transport_lets_only_the_token_in(replay_app: DemoApp, tm
 
 @contextmanager
 def served_over_http(app: DemoApp, log_path: Path) -> Iterator[str]:
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
+    (port,) = free_ports(1)
     command = [sys.executable, "-m", "cascade_cli", "mcp", "--transport", "http", "--port", str(port)]
     with log_path.open("wb") as log:
         process = subprocess.Popen(command, env=app.environment(), stdout=log, stderr=log)
