@@ -1,6 +1,8 @@
 """Chunks in `seq` order, whatever order they arrive in."""
 
-from cascade_parser.ordering import ChunkOrder
+import sys
+
+from cascade_parser.ordering import ChunkOrder, ChunkPlaces
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -56,3 +58,23 @@ def test_any_arrival_gives_every_chunk_once_in_order(
                 read.append(early)
     assert read == [first[seq] for seq in range(10)]
     assert order.take_rest() == []
+
+
+@given(st.lists(st.integers(0, 9), max_size=30))
+def test_places_of_chunks_are_kept_like_a_dict_of_the_first_of_each(arrivals: list[int]) -> None:
+    places = ChunkPlaces()
+    first: dict[int, int] = {}
+    for position, seq in enumerate(arrivals, start=1):
+        assert places.add(seq, position) == (seq not in first)
+        first.setdefault(seq, position)
+        assert len(places) == len(first)
+        assert places.first == min(first.values())
+    assert [places.position(seq) for seq in range(11)] == [first.get(seq) for seq in range(11)]
+
+
+def test_places_cost_next_to_nothing() -> None:
+    places = ChunkPlaces()
+    for seq in (*range(1, 10_000), 0):  # also where the first comes last
+        places.add(seq, 1_000_000_000 + seq)
+    assert (len(places), len(places._behind_a_gap)) == (10_000, 0)
+    assert sys.getsizeof(places._whole) < 10 * len(places)

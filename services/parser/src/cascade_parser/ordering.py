@@ -1,10 +1,45 @@
-"""A sim's chunks in `seq` order, whatever order they arrive in. Pure, and small: it holds numbers, never lines.
+"""A sim's chunks in `seq` order, whatever order they arrive in, and where they lie. Pure, and small: it holds numbers,
+never lines.
 
 A chunk that comes early is remembered by its place in the stream and fetched again when its turn has come, so a
 client that never sends `seq` 0 costs two integers a chunk.
 """
 
+from array import array
 from dataclasses import dataclass, field
+
+
+class ChunkPlaces:
+    """Where the chunks of one log lie in the stream. The first chunk of a `seq` wins.
+
+    Eight bytes a chunk as long as none is missing: a thousand sims send seven million in an hour.
+    """
+
+    __slots__ = ("_behind_a_gap", "_whole", "first")
+
+    def __init__(self) -> None:
+        self._whole = array("Q")
+        """Positions of all chunks up to the first that is missing, by `seq`."""
+        self._behind_a_gap: dict[int, int] = {}
+        self.first = 0
+        """The smallest position; 0 without chunks."""
+
+    def __len__(self) -> int:
+        return len(self._whole) + len(self._behind_a_gap)
+
+    def add(self, seq: int, position: int) -> bool:
+        """Note a chunk. False, and nothing is changed, where its `seq` is known."""
+        if self.position(seq) is not None:
+            return False
+        self.first = min(self.first or position, position)
+        self._behind_a_gap[seq] = position
+        while (following := self._behind_a_gap.pop(len(self._whole), None)) is not None:
+            self._whole.append(following)
+        return True
+
+    def position(self, seq: int) -> int | None:
+        """Where the chunk lies; None for one that has not come."""
+        return self._whole[seq] if seq < len(self._whole) else self._behind_a_gap.get(seq)
 
 
 @dataclass(slots=True)

@@ -59,7 +59,8 @@ class ParserReactor:
     def __init__(self, log: EventLog) -> None:
         self._log = log
         self._live: dict[str, LiveSim] = {}
-        self._sims_of_run: dict[str, list[str]] = {}
+        self._runs: set[str] = set()
+        """Every run that was requested: a repeat must not bring its sims back."""
         # One at a time: a batch of facts, or sims that come over from another instance.
         self._lock = asyncio.Lock()
         self._held: Held | None = None
@@ -142,14 +143,14 @@ class ParserReactor:
         fact = record.fact
         match fact:
             case RunRequested():
-                if fact.run_id not in self._sims_of_run:
-                    self._sims_of_run[fact.run_id] = [planned.sim_id for planned in fact.sims]
+                if fact.run_id not in self._runs:
+                    self._runs.add(fact.run_id)
                     self._live |= {sim.sim_id: LiveSim(sim) for sim in sim_state.sims_of(fact)}
             case RunCancelRequested():
                 touched = [
                     await self._folded(live, fact, news)
-                    for sim_id in self._sims_of_run.get(fact.run_id, [])
-                    if (live := self._live.get(sim_id)) is not None
+                    for live in list(self._live.values())
+                    if live.sim.run_id == fact.run_id
                 ]
                 await self._teller.tell([live for live in touched if live is not None], news)
             case LogAppended():
@@ -178,9 +179,8 @@ class ParserReactor:
     async def _chunk(self, live: LiveSim, position: int, fact: LogAppended, news: News) -> LiveSim | None:
         accepted = sim_state.accepts_chunk(live.sim, fact)
         live.sim = sim_state.apply(live.sim, fact)
-        if not accepted or fact.seq in live.chunks:
+        if not (accepted and live.chunks.add(fact.seq, position)):
             return None
-        live.chunks[fact.seq] = position
         if live.sim.is_terminal or not self._holds(fact.sim_id):
             return None
         reading = live.reading
@@ -213,16 +213,16 @@ class ParserReactor:
         return await self._finish(live, reading, news) if live.sim.is_terminal else True
 
     async def _read_stored(self, live: LiveSim, reading: LogReading, news: News) -> None:
-        left = dict(live.chunks)
-        if not left:
+        left = len(live.chunks)
+        if left == 0:
             return
         subject = subjects.log_of(live.sim.run_id, live.sim.sim_id)
-        async for page in self._log.pages([subject], after=min(left.values()) - 1):
+        async for page in self._log.pages([subject], after=live.chunks.first - 1):
             for record in page:
                 fact = record.fact
-                if not isinstance(fact, LogAppended) or left.get(fact.seq) != record.position:
+                if not isinstance(fact, LogAppended) or live.chunks.position(fact.seq) != record.position:
                     continue
-                del left[fact.seq]
+                left -= 1
                 if reading.order.arrived(fact.seq, record.position):
                     self._read(reading, fact.lines, news)
                     while (early := reading.order.take_next_early()) is not None:

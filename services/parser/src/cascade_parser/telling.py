@@ -21,6 +21,7 @@ from cascade_core.ports import EventLog
 from cascade_core.sims.facts import SimProgressed
 from cascade_core.sims.state import Sim
 
+from cascade_parser.ordering import ChunkPlaces
 from cascade_parser.reading import LogReading
 
 _logger = structlog.get_logger(__name__)
@@ -41,8 +42,8 @@ class LiveSim:
     """A sim whose log may still have to be read."""
 
     sim: Sim
-    chunks: dict[int, int] = field(default_factory=dict)
-    """seq -> position of every chunk that belongs to the log; the first one of a seq wins."""
+    chunks: ChunkPlaces = field(default_factory=ChunkPlaces)
+    """Every chunk that belongs to the log."""
     reading: LogReading | None = None
     traceparent: str | None = None
     """Of the fact that its reading went on with last."""
