@@ -199,3 +199,35 @@ def test_loads_of_gpu_scope_and_a_config_that_says_so_pass_the_l1_by(
     assert kept.traffic.port_busy == again.traffic.port_busy / 2
     assert again.cycles == _run(past, alone(), [plain, _USE, plain, _USE]).cycles
     assert _run(past, alone(), [store]).cycles < _run(spec, alone(), [store]).cycles
+
+
+@pytest.mark.parametrize(
+    ("line", "problem"),
+    [
+        ("0010 ffffffff 1 R2 LDG.E 1 R4 4 1 0x" + "f" * 300 + " 4 0 ", "is not an address of 64 bits"),
+        ("0010 ffffffff 1 R2 LDG.E 1 R4 4 1 0x-10 4 0 ", "is not an address of 64 bits"),
+        ("0010 ffffffff 1 R2 LDG.E 1 R4 4 1 0x10 " + "9" * 300 + " 0 ", "beyond 64 bits"),
+        ("0010 ffffffff 1 R2 LDG.E 1 R4 4 1 0x10 " + "9" * 5000 + " 0 ", "is not a number"),
+    ],
+)
+def test_numbers_that_no_machine_has_are_damage(line: str, problem: str) -> None:
+    with pytest.raises(TraceFormatError, match=problem) as caught:
+        Decoder("kernel-1.traceg").decode(line.encode())
+    assert len(str(caught.value)) < 200
+
+
+def test_a_memory_barrier_waits_for_loads_only_and_gives_up_the_l1(
+    spec: GpuSpec, alone: Callable[..., Surroundings]
+) -> None:
+    load = "0010 ffffffff 1 R2 LDG.E 1 R4 4 1 0x7f0000000000 4 0 "
+    store = "0020 ffffffff 0 STG.E 2 R4 R5 4 1 0x7f0000001000 4 0 "
+    fence = "0030 ffffffff 0 MEMBAR.SC.GPU 0 0 0 "
+    work = ["0040 ffffffff 1 R7 FADD 2 R7 R8 0 0 "] * 200
+    plain = _run(spec, alone(), [load, _USE, load, _USE]).traffic
+    fenced = _run(spec, alone(), [load, _USE, fence, load, _USE]).traffic
+    kept = _run(replace(spec, flush_l1=False), alone(), [load, _USE, fence, load, _USE]).traffic
+    assert (plain.l1_misses, fenced.l1_misses, kept.l1_misses) == (4, 8, 4)
+    after_load = _run(spec, alone(), [load, fence, *work]).cycles
+    after_store = _run(spec, alone(), [store, fence, *work]).cycles
+    assert after_load > after_store + 200
+    assert _run(spec, alone(), [fence, _USE]).cycles > 0

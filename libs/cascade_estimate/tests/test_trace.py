@@ -86,6 +86,8 @@ def test_damaged_xz_data_is_named_as_such(write_trace: Callable[..., Path]) -> N
         ("0010 ffffffff", "00x0 ffffffff", "not an instruction line"),
         ("0010 ffffffff", "00x0 ffffffff", "kernel-1.traceg, line 26: block 0, warp 0, instruction 2"),
         ("insts = 3", "insts = 4", "kernel-1.traceg, line 23: block 0"),
+        ("insts = 3", "insts = " + "3" * 5000, "block 0, warp 0: the line 'insts = <n>' is missing"),
+        ("warp = 0", "warp = " + "7" * 5000, "block 0, warp 77777777777777777777: the line 'insts"),
         ("EXIT", "NOP", "kernel-1.traceg, line 23: block 0, warp 0 ends without EXIT"),
         ("-block dim = (32,1,1)", "-block dim = (64,1,1)", "line 23: block 0, 2 warps expected"),
         ("-shmem = 0", "-shmem = -8", "line 5: -shmem: at least 0"),

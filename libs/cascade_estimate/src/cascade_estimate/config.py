@@ -87,6 +87,7 @@ class GpuSpec:
     l1_latency: int
     l1_banks: int
     l1_bypass_global: bool
+    flush_l1: bool
     shared_latency: int
     channels: int
     slices_per_channel: int
@@ -280,7 +281,6 @@ _ASSUMED = {
     "-gpgpu_perfect_inst_const_cache": "1",
     "-gpgpu_dram_scheduler": "1",
     "-gpgpu_mem_address_mask": "1",
-    "-gpgpu_flush_l1_cache": "1",
     "-gpgpu_flush_l2_cache": "0",
     "-gpgpu_concurrent_kernel_sm": "0",
 }
@@ -343,6 +343,7 @@ def _spec(options: Options) -> GpuSpec:
         l1_latency=options.integer("-gpgpu_l1_latency", least=1),
         l1_banks=options.integer("-gpgpu_l1_banks", 1, least=1),
         l1_bypass_global=options.integer("-gpgpu_gmem_skip_L1D", 0) > 0,
+        flush_l1=options.integer("-gpgpu_flush_l1_cache", 0) > 0,
         shared_latency=options.integer("-gpgpu_smem_latency", least=1),
         channels=channels,
         slices_per_channel=per_channel,

@@ -29,6 +29,7 @@ _LOCAL_WINDOW_BYTES = 1 << 14  # of generic addresses, gpgpu-sim's LOCAL_MEM_SIZ
 _IMMEDIATE_VERSION = 5  # of the tracer, from which on a line ends with an immediate
 _MODES = (0, 1, 2)
 _ADDRESS = b" 0x"
+_ADDRESSES = 1 << 64
 _NO_LANE = b" 00000000 "
 _GENERIC = int(Kind.GENERIC_LOAD)
 _NO_FOOTPRINT = Footprint((), 0, (), 0, 0)
@@ -180,8 +181,10 @@ class Decoder:
         try:
             base = int(text, 16)
         except ValueError:
-            shown = text.decode(errors="replace")
-            raise TraceFormatError(self.source, 0, f"the address 0x{shown} is not hexadecimal") from None
+            base = -1
+        if not 0 <= base < _ADDRESSES:
+            shown = text[:40].decode(errors="replace")
+            raise TraceFormatError(self.source, 0, f"0x{shown} is not an address of 64 bits in hexadecimal")
         kind: int = head.kind
         if kind >= _GENERIC:
             # The space follows from the address, so each space has patterns of its own.
@@ -256,6 +259,8 @@ class Decoder:
             raise TraceFormatError(
                 self.source, 0, "an address list holds something that is not a number"
             ) from None
+        if max(map(abs, numbers), default=0) >= _ADDRESSES:
+            raise TraceFormatError(self.source, 0, "an address list holds something beyond 64 bits")
         return Pattern(lane_offsets(head.mask, head.mode, numbers, base), head.width, space, head.mask)
 
     def _without_address(self, line: bytes) -> Instruction:

@@ -353,7 +353,10 @@ class _Core:
         if not lanes or line < 0:
             done = execute + 2.0
             if kind == _MEMBAR:
-                next_ready = max(next_ready, warp.finish)
+                # The warp waits for what it loads, not for its stores, and then the core's whole L1 is given up.
+                next_ready = max(next_ready, max(warp.registers.values(), default=0.0))
+                if self.spec.flush_l1:
+                    self.memory.invalidate_l1()
         elif kind in (_SHARED, _SHARED_ATOMIC):
             taken = footprint.conflicts or 1
             self.out.conflict_cycles += taken - 1

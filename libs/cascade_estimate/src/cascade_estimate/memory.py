@@ -235,6 +235,11 @@ class Memory:
         self._join(before, first - 1.0, footprint.sectors, done)
         return done, cycles + self._held(start + cycles)
 
+    def invalidate_l1(self) -> None:
+        """Forget what is in the L1, as a memory barrier does."""
+        self._l1.clear()
+        self._l1_arrives.clear()
+
     def past_l1(
         self, line: int, origin: Origin, footprint: Footprint, start: float, pc: int, *, write: bool
     ) -> tuple[float, int]:

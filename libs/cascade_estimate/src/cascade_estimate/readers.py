@@ -29,7 +29,8 @@ _COUNTED_BLOCKS = 1 << 20  # blocks whose sizes are remembered one by one
 Warps: TypeAlias = tuple[tuple[int, tuple[bytes, ...]], ...]
 """Per warp its number and its instruction lines."""
 
-_COUNTS = re.compile(rb"\ninsts = (\d+)\n")
+_COUNTS = re.compile(rb"\ninsts = (\d{1,12})\n")
+_NUMBER = re.compile(rb"\s*\d{1,12}\s*")
 
 
 @dataclass(frozen=True, slots=True)
@@ -278,9 +279,9 @@ def _split_warps(block: SampledBlock, most: int | None) -> Warps:
         number, _, rest = part.partition(b"\n")
         announced, _, rest = rest.partition(b"\n")
         if (
-            not number.strip().isdigit()
+            _NUMBER.fullmatch(number) is None
             or not announced.startswith(b"insts = ")
-            or not announced[8:].strip().isdigit()
+            or _NUMBER.fullmatch(announced, 8) is None
         ):
             if not whole and position == len(parts) - 1:
                 break  # the text was cut at the limit
