@@ -88,7 +88,10 @@ def list_gpu_configs() -> Call[list[GpuConfig]]:
 
 
 def create_run(trace_id: str, entries: Sequence[RunEntry]) -> Call[RunDetail]:
-    """Launch sims. Never repeated: after a lost answer the run may exist."""
+    """Launch sims. Never repeated: after a lost answer the run may exist.
+
+    Raises ValueError for no or too many entries.
+    """
     body = RunCreate(trace_id=trace_id, entries=list(entries))
     return _post("/api/runs", _reader(RunDetail), body, idempotent=False)
 

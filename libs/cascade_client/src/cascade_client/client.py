@@ -100,7 +100,11 @@ class CascadeClient:
         return self.send(calls.list_gpu_configs())
 
     def launch(self, trace_id: str, entries: Sequence[RunEntry]) -> RunDetail:
-        """Launch sims for a ready trace. Never repeated: after a lost answer look at `runs` first."""
+        """Launch sims for a ready trace. Never repeated: after a lost answer look at `runs` first.
+
+        Raises ClientError, and ValueError without entries or with more than 1,000; so does a RunEntry whose count is
+        not from 1 to 64.
+        """
         return self.send(calls.create_run(trace_id, entries))
 
     def runs(self) -> list[RunSummary]:
