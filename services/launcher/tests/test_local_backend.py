@@ -349,6 +349,26 @@ async def test_a_command_that_works_in_the_background_still_runs(make: Make, sim
     assert processes_with(f"CASCADE_ATTEMPT={LAUNCH.attempt}") == []
 
 
+async def test_what_sims_left_long_ago_goes_when_a_run_ends(
+    make: Make, simulator: Simulator, tmp_path: Path
+) -> None:
+    backend = make(simulator.command("wait"))
+    await backend.start(LAUNCH)
+    directory = tmp_path / "data/work/sims"
+    for name in ("sim-aaaaaaaaaaaa.out", "sim-aaaaaaaaaaaa.lock", "sim-bbbbbbbbbbbb.out"):
+        (directory / name).touch()
+    for path in directory.iterdir():
+        if not path.name.startswith("sim-b"):
+            os.utime(path, (1000, 1000))
+    await backend.finish(LAUNCH.run_id)
+    assert sorted(path.name for path in directory.iterdir()) == [
+        f"{LAUNCH.sim_id}.lock",
+        f"{LAUNCH.sim_id}.out",
+        f"{LAUNCH.sim_id}.pid",
+        "sim-bbbbbbbbbbbb.out",
+    ]
+
+
 async def test_a_missing_command_is_said_before_the_trace_is_fetched(make: Make, tmp_path: Path) -> None:
     with pytest.raises(LaunchError, match=r"^launch: CASCADE_SIM_CMD is not set$"):
         await make(None).prepare(RUN)

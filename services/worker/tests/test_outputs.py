@@ -11,7 +11,7 @@ import pytest
 from cascade_worker import upload
 from cascade_worker.errors import FencedOffError
 from cascade_worker.gateway import Gateway, Identity, RetryPolicy, open_client
-from cascade_worker.rundir import make_run_dir
+from cascade_worker.rundir import clear_neighbours, hold, make_run_dir
 from cascade_worker.testing import FakeGateway
 from cascade_worker.upload import is_accepted_name, looks_like_text, upload_outputs
 
@@ -214,6 +214,21 @@ async def test_a_fenced_off_upload_ends_the_uploads(
     gateway.fail("files", 409)
     with pytest.raises(FencedOffError):
         await send(gateway, run_dir, before)
+
+
+def test_run_directories_of_long_ago_go_unless_somebody_works_in_them(run_dir: Path) -> None:
+    made = {name: run_dir.parent / name for name in ("old", "old-in-use", "new")}
+    for directory in (run_dir, *made.values()):
+        (directory / "inside").mkdir(parents=True)
+    (run_dir.parent / "old-file").touch()
+    for old in (run_dir, made["old"], made["old-in-use"], run_dir.parent / "old-file"):
+        os.utime(old, (1000, 1000))
+    in_use = hold(made["old-in-use"])
+    try:
+        clear_neighbours(run_dir, before=2000)
+    finally:
+        os.close(in_use)
+    assert sorted(path.name for path in run_dir.parent.iterdir()) == ["new", "old-file", "old-in-use", "sim"]
 
 
 @pytest.mark.parametrize("name", ["kernel-stats.csv", "a", "...", ".hidden", "n" * 128, "A_b-9.Z"])

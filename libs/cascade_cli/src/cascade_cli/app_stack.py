@@ -31,7 +31,8 @@ _PASSED_ON = (
 )  # fmt: skip
 # What the launcher's backends and their clients read; `cascade serve` has no flags for it.
 _BACKEND_VARIABLES = (
-    "CASCADE_K8S_", "CASCADE_SAIL_", "CASCADE_MODAL_", "CASCADE_LAUNCH_TIMEOUT_S", "SAIL_", "MODAL_", "KUBE",
+    "CASCADE_K8S_", "CASCADE_SAIL_", "CASCADE_MODAL_", "CASCADE_LAUNCH_TIMEOUT_S", "CASCADE_KEEP_SIM_FILES_DAYS",
+    "SAIL_", "MODAL_", "KUBE",
 )  # fmt: skip
 # The order of an orderly stop: no new work, no sims, then the readers, the gateway last.
 STOP_ORDER = ("samples", "ingest", "launcher", "parser", "requestsim", "api")

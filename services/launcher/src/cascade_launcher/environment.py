@@ -13,6 +13,7 @@ _PASSED_ON = frozenset(
         "CASCADE_RETRY_FOR_S",
         "CASCADE_UPLOAD_RETRY_FOR_S",
         "CASCADE_STOP_GRACE_S",
+        "CASCADE_KEEP_SIM_FILES_DAYS",
     }
 )
 _SECRET_NAME = re.compile(

@@ -89,6 +89,7 @@ def _local(settings: LauncherSettings, traces: Bucket) -> LocalBackend:
         accelsim_dir=settings.accelsim_dir,
         bucket_name=settings.s3_bucket,
         prefix=settings.s3_prefix,
+        keep_sim_files_days=settings.keep_sim_files_days,
     )
     return LocalBackend(options, traces, os.environ)
 

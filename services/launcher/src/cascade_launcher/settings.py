@@ -58,3 +58,9 @@ class LauncherSettings(NatsSettings, BucketSettings, TelemetrySettings):
         le=604_800,
         description="How long a sim may wait for the platform (a node, an image) before it fails. [s]",
     )
+    keep_sim_files_days: float = Field(
+        default=14.0,
+        gt=0,
+        le=36_500,
+        description="How long what an ended local sim left on disk is kept: its output and its run directory. [days]",
+    )

@@ -4,11 +4,13 @@ Some configs name their auxiliary files by relative path, so the simulator runs 
 that lies beside them (spec: simulator, The built-in worker).
 """
 
+import fcntl
 import hashlib
 import os
 import shutil
 import stat
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 
 LOG_NAME = "accelsim.log"
@@ -36,6 +38,31 @@ def make_run_dir(run_dir: Path, *, config_dirs: Sequence[Path]) -> dict[str, str
     return {name: digest(run_dir / name) for name in regular_files(run_dir)}
 
 
+def hold(run_dir: Path) -> int:
+    """Mark the directory as in use until the descriptor is closed, at the latest when this process ends."""
+    descriptor = os.open(run_dir, os.O_RDONLY | os.O_CLOEXEC)
+    # Where the file system knows no locks, whoever asks takes the directory for held.
+    with suppress(OSError):
+        fcntl.flock(descriptor, fcntl.LOCK_SH)
+    return descriptor
+
+
+def clear_neighbours(run_dir: Path, *, before: float) -> None:
+    """Remove the run directories beside `run_dir` in which no file came or went since `before` and no worker works.
+
+    before: [s since the epoch] What cannot be removed stays.
+    """
+    with os.scandir(run_dir.parent) as entries:
+        old = [
+            Path(entry.path)
+            for entry in entries
+            if entry.name != run_dir.name and _is_older_directory(entry, before=before)
+        ]
+    for directory in old:
+        if not _is_held(directory):
+            shutil.rmtree(directory, ignore_errors=True)
+
+
 def copy_files(source: Path, target: Path, *, leave_out: frozenset[str] = frozenset()) -> None:
     """Copy every file directly in `source` (through symlinks, without subdirectories) into `target`."""
     for entry in sorted(source.iterdir()):
@@ -58,6 +85,27 @@ def changed_files(run_dir: Path, *, before: Mapping[str, str]) -> list[str]:
         for name in regular_files(run_dir)
         if name not in RESERVED_NAMES and (name not in before or _differs(run_dir / name, before[name]))
     ]
+
+
+def _is_older_directory(entry: "os.DirEntry[str]", *, before: float) -> bool:
+    try:
+        return entry.is_dir(follow_symlinks=False) and entry.stat(follow_symlinks=False).st_mtime < before
+    except OSError:
+        return False  # another worker removed it
+
+
+def _is_held(directory: Path) -> bool:
+    try:
+        descriptor = os.open(directory, os.O_RDONLY | os.O_CLOEXEC)
+    except OSError:
+        return True  # gone, or not ours
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        return True
+    finally:
+        os.close(descriptor)
+    return False
 
 
 def _is_regular(entry: "os.DirEntry[str]") -> bool:

@@ -91,6 +91,12 @@ class WorkerSettings(BaseSettings):
         validation_alias="TMPDIR",
         description="Holds cascade-worker/<sim id>/, the run directory.",
     )
+    keep_sim_files_days: float = Field(
+        default=14.0,
+        gt=0,
+        le=36_500,
+        description="How long run directories of earlier sims are kept there. [days]",
+    )
 
     heartbeat_interval_s: float = Field(default=5.0, gt=0, le=60, description="Pause between heartbeats. [s]")
     retry_for_s: float = Field(

@@ -6,6 +6,7 @@ The same path for all engines; they differ only in who appends to accelsim.log.
 
 import asyncio
 import os
+import time
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 
@@ -17,13 +18,14 @@ from cascade_worker.gateway import Gateway, Outcome
 from cascade_worker.judgement import LogReading, count_kernels, read_core_clock_mhz
 from cascade_worker.logstream import forward_log
 from cascade_worker.replay import check_recording, copy_recorded_outputs, replay_log
-from cascade_worker.rundir import LOG_NAME, STDERR_NAME, make_run_dir
+from cascade_worker.rundir import LOG_NAME, STDERR_NAME, clear_neighbours, hold, make_run_dir
 from cascade_worker.settings import WorkerOptions, WorkerSettings
 from cascade_worker.simulator import AccelSimFiles, command_line, run_simulator
 from cascade_worker.steps import send_step_timing
 from cascade_worker.upload import upload_outputs
 
 _STDERR_TAIL_BYTES = 8 * 1024
+_DAY_S = 86_400
 
 
 async def do_work(gateway: Gateway, settings: WorkerSettings, options: WorkerOptions) -> Outcome:
@@ -36,6 +38,9 @@ async def do_work(gateway: Gateway, settings: WorkerSettings, options: WorkerOpt
     simulate, config_dirs = _source(settings, options)
     run_dir = settings.run_dir
     before = await asyncio.to_thread(make_run_dir, run_dir, config_dirs=config_dirs)
+    hold(run_dir)
+    oldest = time.time() - settings.keep_sim_files_days * _DAY_S
+    await asyncio.to_thread(clear_neighbours, run_dir, before=oldest)
     log_path = run_dir / LOG_NAME
     log_path.touch()
 

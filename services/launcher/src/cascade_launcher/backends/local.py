@@ -8,6 +8,7 @@ import os
 import shutil
 import signal
 import subprocess
+import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -41,6 +42,7 @@ KILL_AFTER_S = 5.0
 GONE_WITHIN_S = 10.0
 """How long the kernel may take to end what was killed; only a process stuck in the kernel takes longer."""
 LOOK_EVERY_S = 0.05
+_DAY_S = 86_400
 STOPPED_ERROR = "cascade was stopped while this sim ran"
 
 
@@ -57,6 +59,7 @@ class LocalOptions:
     accelsim_dir: Path
     bucket_name: str
     prefix: str
+    keep_sim_files_days: float = 14.0
 
 
 @dataclass(slots=True)
@@ -130,8 +133,10 @@ class LocalBackend:
         vitals = {sim_id: await self.alive(sim_id) for sim_id in self._records.sim_ids() | self._known.keys()}
         return {sim_id: vital for sim_id, vital in vitals.items() if not isinstance(vital, Gone)}
 
-    async def finish(self, run_id: str) -> None:
-        """The trace stays on disk for the next run."""
+    async def finish(self, run_id: str) -> None:  # noqa: ARG002 -- the protocol's
+        """The trace stays on disk for the next run. What sims left long ago goes."""
+        before = time.time() - self._options.keep_sim_files_days * _DAY_S
+        await asyncio.to_thread(self._records.clear, before=before)
 
     def known_sims(self, *, own: bool) -> list[str]:
         """The ids of the sims that this process knows. `own`: only those that it started itself."""

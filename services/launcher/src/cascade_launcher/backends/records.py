@@ -14,12 +14,17 @@ from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
+import structlog
+
 from cascade_launcher.backends.processes import Leader
 from cascade_launcher.endings import MOST_OUTPUT_CHARS, lines_of
+
+_logger = structlog.get_logger(__name__)
 
 _TAIL_BYTES = 4 * MOST_OUTPUT_CHARS
 _RECORD = ".pid"
 _LOCK = ".lock"
+_OUTPUT = ".out"
 
 
 class AlreadyLocked(Exception):
@@ -65,7 +70,7 @@ class Records:
 
     def output_path(self, sim_id: str) -> Path:
         """Where the simulator's stdout and stderr go."""
-        return self._directory / f"{sim_id}.out"
+        return self._directory / f"{sim_id}{_OUTPUT}"
 
     def make_directory(self) -> None:
         """Raises OSError."""
@@ -93,6 +98,19 @@ class Records:
         """The sim is over and its processes are gone. Its output stays."""
         for suffix in (_RECORD, _LOCK):
             (self._directory / f"{sim_id}{suffix}").unlink(missing_ok=True)
+
+    def clear(self, *, before: float) -> None:
+        """Remove the output and the lock of sims that are over, where nothing was written since. [s since the epoch]"""
+        for path in self._directory.glob("sim-*"):
+            if path.suffix not in (_OUTPUT, _LOCK):
+                continue
+            try:
+                # A sim with a record may still run, or has to be told of.
+                is_over = not path.with_suffix(_RECORD).exists() and not self.is_locked(path.stem)
+                if is_over and path.stat().st_mtime < before:
+                    path.unlink()
+            except OSError as error:
+                _logger.info("an old file of a sim was not removed", path=str(path), error=str(error))
 
     @contextmanager
     def locked(self, sim_id: str, intent: Intent) -> Iterator[int]:
