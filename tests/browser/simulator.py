@@ -1,8 +1,9 @@
 """The command that each sim of the browser tests runs: the trace's name says what it does.
 
 `live-*` replays the bundled log at a pace that can be watched, `endless-*` so slowly that somebody cancels it,
-`failing-*` ends at once with code 3. `halfway-*` stands still after three kernels of that log, which it says were
-replayed (`halfway-replayed`) or simulated. Anything else is estimated.
+`held-*` up to its middle and on once the trace's folder holds `go on`. `failing-*` ends at once with code 3.
+`halfway-*` stands still after three kernels of that log, which it says were replayed (`halfway-replayed`) or simulated.
+Anything else is estimated.
 """
 
 import gzip
@@ -15,6 +16,7 @@ import urllib.request
 from pathlib import Path
 
 REPLAY_LOG = Path(__file__).parents[2] / "examples" / "replay" / "rtx3070-babelstream.log.gz"
+HELD_REPLAY = Path(__file__).parents[1] / "crash" / "held_replay.py"
 DELAYS_S = {"live": "0.06", "endless": "5"}
 LINES_OF_THREE_KERNELS = 5600
 CHUNK_LINES = 400
@@ -23,19 +25,21 @@ HEARTBEAT_S = 2.0
 
 def main() -> None:
     """Become the sim that the trace's name asks for."""
-    kind, _, variant = Path(os.environ["CASCADE_TRACE_DIR"]).name.partition("-")
+    trace = Path(os.environ["CASCADE_TRACE_DIR"])
+    kind, _, variant = trace.name.partition("-")
     if kind == "failing":
         sys.stderr.write("simulator: this trace is made to fail\n")
         raise SystemExit(3)
     if kind == "halfway":
         stand_halfway("replay" if variant == "replayed" else "accel-sim")
         return
-    engine = (
-        ["--replay", str(REPLAY_LOG), "--delay", DELAYS_S[kind]]
-        if kind in DELAYS_S
-        else ["--engine", "estimate"]
-    )
-    os.execv(sys.executable, [sys.executable, "-m", "cascade_worker", *engine])
+    if kind == "held":
+        program = [str(HELD_REPLAY), str(trace / "go on"), "--replay", str(REPLAY_LOG)]
+    elif kind in DELAYS_S:
+        program = ["-m", "cascade_worker", "--replay", str(REPLAY_LOG), "--delay", DELAYS_S[kind]]
+    else:
+        program = ["-m", "cascade_worker", "--engine", "estimate"]
+    os.execv(sys.executable, [sys.executable, *program])
 
 
 def stand_halfway(engine: str) -> None:

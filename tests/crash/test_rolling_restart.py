@@ -14,8 +14,8 @@ IN_ORDER = ("api", "ingest", "parser", "requestsim")
 
 @pytest.fixture(autouse=True)
 def slower(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let the replay last longer than all restarts."""
-    monkeypatch.setattr(conftest, "DELAY_S", 0.8)
+    """Let sims send more of their logs while services restart, and the rest once all have."""
+    monkeypatch.setattr(conftest, "DELAY_S", 0.4)
 
 
 async def restart(app: CrashApp, service: str) -> None:
