@@ -10,9 +10,11 @@ from cascade_estimate import GpuSpec, WarmL2, estimate_kernel, l2_after, read_tr
 from cascade_estimate.estimate import _witnesses
 from cascade_estimate.l2state import Region
 from cascade_estimate.loops import main_loop, shortened
+from cascade_estimate.sampling import _busiest
 from cascade_estimate.sharing import analyse
 
 _EXIT = "0990 ffffffff 0 EXIT 0 0 0 "
+_WORK = "0010 ffffffff 1 R2 FADD 2 R2 R3 0 0 "
 
 
 def _loop(iterations: int) -> list[str]:
@@ -100,3 +102,29 @@ def test_the_newest_regions_stay_in_l2() -> None:
 def test_a_sparse_region_counts_by_its_density() -> None:
     (one,) = WarmL2().after((Region(0, 100, 25.0, frozenset({3})),)).resident(1000)
     assert (one.density, one.known) == (0.25, frozenset({3}))
+
+
+def test_blocks_beyond_those_that_fit_go_to_the_core_that_is_free_first() -> None:
+    assert _busiest([5, 5, 5, 5, 5, 5], 2, 2) == [0, 2, 4]
+    # Going round, core 0 would get both long ones.
+    assert _busiest([9, 1, 9, 1, 1, 1, 1], 2, 1) == [1, 2, 4, 6]
+    assert _busiest([4, 1, 1, 9, 1, 1], 2, 1) == [1, 2, 3]
+    assert _busiest([9, 1, 9, 1], 2, 2) == [0, 2]
+    assert _busiest([3], 4, 1) == [0]
+
+
+def test_long_blocks_at_one_cores_places_do_not_all_wait_for_it(
+    write_trace: Callable[..., Path], spec: GpuSpec
+) -> None:
+    short, blocks = [_WORK] * 10 + [_EXIT], 6 * spec.cores
+    path = write_trace(short, blocks=blocks)
+    parts = (
+        path.read_text().replace("-shmem = 0", f"-shmem = {spec.shared_bytes_per_core}").split("#BEGIN_TB")
+    )
+    long = f"insts = {1001}\n" + f"{_WORK}\n" * 990
+    for block in range(0, blocks, spec.cores):
+        parts[block + 1] = parts[block + 1].replace("insts = 11\n", long)
+    path.write_text("#BEGIN_TB".join(parts))
+    net = estimate_kernel(read_trace(path), spec).cycles - spec.launch_latency
+    one = write_trace([_WORK] * 1000 + [_EXIT], name="kernel-2.traceg")
+    assert net < 3 * (estimate_kernel(read_trace(one), spec).cycles - spec.launch_latency)

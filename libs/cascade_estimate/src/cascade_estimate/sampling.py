@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from heapq import heapify, heapreplace
 
 from cascade_estimate.config import GpuSpec
 from cascade_estimate.decode import Instruction
@@ -64,7 +66,7 @@ def core_time(
     trace: KernelTrace, spec: GpuSpec, around: Surroundings, l1_bytes: int, resident: int
 ) -> CoreTime:
     """Time of the busiest core."""
-    run = _Run(trace, spec, around, l1_bytes, resident, tuple(_shares(trace, spec)))
+    run = _Run(trace, spec, around, l1_bytes, resident, tuple(_shares(trace, spec, resident)))
     limit = min(max(trace.instructions // _TRACE_PART, _LEAST_INSTRUCTIONS), _MOST_INSTRUCTIONS)
     if run.total <= (max(_FULL_INSTRUCTIONS, limit) if trace.loop else _MOST_INSTRUCTIONS):
         return run.whole()
@@ -82,27 +84,21 @@ def core_time(
     return result
 
 
-def _shares(trace: KernelTrace, spec: GpuSpec) -> list[_Share]:
-    """Blocks of the core with the most instructions, when blocks go round the cores."""
+def _shares(trace: KernelTrace, spec: GpuSpec, resident: int) -> list[_Share]:
+    """Blocks of the core with the most instructions."""
     blocks, cores = trace.header.blocks, spec.cores
-    per_core = -(-blocks // cores)
     lines = trace.block_lines
-    first = 0
-    if len(lines) == blocks and blocks > 1:
-        even = max(lines) == min(lines)
-        if not even:
-            first = max(range(min(cores, blocks)), key=lambda core: (sum(lines[core::cores]), -core))
-    own = range(first, blocks, cores)
+    own: Sequence[int] = range(0, blocks, cores)
     if len(lines) != blocks:
-        mean = max(trace.instructions // blocks, 1)
-        own = range(0, blocks, cores)
-        counts = dict.fromkeys(own, mean)
+        counts = dict.fromkeys(own, max(trace.instructions // blocks, 1))
     else:
+        if max(lines) != min(lines):
+            own = _busiest(lines, cores, resident)
         counts = {index: lines[index] for index in own}
     sampled = sorted(trace.sample)
     chosen: list[int] = []
     shares: list[_Share] = []
-    for number, index in enumerate(list(own)[:per_core]):
+    for number, index in enumerate(own):
         candidates = sampled if len(chosen) < _DISTINCT_BLOCKS else chosen
 
         def fit(candidate: int, index: int = index) -> tuple[int, int]:
@@ -113,8 +109,23 @@ def _shares(trace: KernelTrace, spec: GpuSpec) -> list[_Share]:
         if best not in chosen:
             chosen.append(best)
         salt = 0 if best == index else number * _FOREIGN_LINES
-        shares.append(_Share(best, counts[index], salt, min(blocks - number * cores, cores)))
+        crew = max(min(blocks - number * cores, cores), 1)
+        shares.append(_Share(best, counts[index], salt, crew))
     return shares
+
+
+def _busiest(lines: Sequence[int], cores: int, resident: int) -> list[int]:
+    """Blocks of the core with the most instructions: blocks go round the cores while there is room, and then to the
+    core that is through with one first, where a block takes as long as it has instructions."""
+    placed = min(len(lines), cores * resident)
+    own = [list(range(core, placed, cores)) for core in range(min(cores, placed))]
+    slots = [(lines[index], index, index % cores) for index in range(placed)]
+    heapify(slots)
+    for index in range(placed, len(lines)):
+        end, _, core = slots[0]
+        own[core].append(index)
+        heapreplace(slots, (end + lines[index], index, core))
+    return max(own, key=lambda indices: sum(lines[index] for index in indices))
 
 
 @dataclass(frozen=True, slots=True)
