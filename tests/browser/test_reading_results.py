@@ -225,6 +225,11 @@ async def test_runs_of_different_traces_are_compared_with_a_warning(
     server: Server, estimated_run: str, open_page: OpenPage
 ) -> None:
     page = await open_page(server, "/runs")
+    words = page.get_by_test_id("run-row").filter(has_text=estimated_run).get_by_test_id("word")
+    await expect(words).to_have_text("estimated")
+    sample = page.get_by_test_id("run-row").filter(has_text=SAMPLE_RUN)
+    await expect(sample).to_contain_text("Sample")
+    await expect(sample.get_by_test_id("word")).to_have_count(0)
     for run_id in (estimated_run, SAMPLE_RUN):
         await page.get_by_label(f"Compare {run_id}", exact=True).check()
     await page.get_by_test_id("compare-chosen").click()

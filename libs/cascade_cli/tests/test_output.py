@@ -83,7 +83,8 @@ def test_an_empty_table_fits_a_narrow_screen_too(monkeypatch: pytest.MonkeyPatch
     monkeypatch.setenv("COLUMNS", "50")
     file = io.StringIO()
     Output(file=file).print(runs_table([]))
-    assert file.getvalue().split() == ["run", "state", "trace", "configs", "sims", "created", "origin"]
+    heads = ["run", "state", "trace", "configs", "sims", "created", "engine", "origin"]
+    assert file.getvalue().split() == heads
 
 
 def test_a_wide_screen_keeps_a_tables_lines(monkeypatch: pytest.MonkeyPatch) -> None:

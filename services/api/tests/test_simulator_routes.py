@@ -95,6 +95,31 @@ def test_a_heartbeat_names_what_makes_the_numbers(client: Client) -> None:
     assert client.sim(run_id, sim_id)["engine"] == "replay"
 
 
+def test_a_run_names_each_engine_of_its_sims_once(client: Client) -> None:
+    run = client.new_live_run(count=5)
+    first, second, third, fourth, _ = (sim["id"] for sim in run["sims"])
+    assert "engines" not in client.body("/api/runs")[0]
+    for sim_id in (first, second):
+        client.beat(sim_id, engine="replay")
+    client.beat(third, engine="accel-sim")
+    # The log names the engine of the fourth, and holds what a sim's document is cut by.
+    client.store(
+        SimProgressed(
+            run_id=run["id"],
+            sim_id=fourth,
+            occurred_at=datetime.now(UTC),
+            through_seq=0,
+            kernels_done=0,
+            current_kernel='"engine":"x","partial_kernel":',
+            engine="cascade-estimate 0.1",
+        )
+    )
+    engines = ["accel-sim", "estimate", "replay"]
+    assert client.body("/api/runs")[0]["engines"] == engines
+    assert client.body(f"/api/runs/{run['id']}")["engines"] == engines
+    assert client.body(f"/api/runs/{run['id']}/results")["run"]["engines"] == engines
+
+
 def test_a_second_start_is_told_to_stop(client: Client) -> None:
     run_id, sim_id = client.new_sim()
     first, second = {"X-Cascade-Attempt": "launch1.a"}, {"X-Cascade-Attempt": "launch1.b"}

@@ -203,6 +203,8 @@ export interface components {
         RunDetail: {
             /** Format: date-time */
             created_at: string;
+            /** @default [] */
+            engines?: string[];
             entries: components["schemas"]["RunEntry"][];
             id: string;
             /** @default false */
@@ -248,6 +250,8 @@ export interface components {
         RunSummary: {
             /** Format: date-time */
             created_at: string;
+            /** @default [] */
+            engines?: string[];
             entries: components["schemas"]["RunEntry"][];
             id: string;
             /** @default false */

@@ -1,8 +1,8 @@
 import { describe, expect, test } from "vitest";
 import type { SimSummary, TraceSummary } from "../api/types";
 import { measuredElsewhere, mergedNotices, noticesFor, realWordOf, timeWord, timeWordOf } from "./engine";
-import { toSim, toTrace } from "./entities";
-import { wireSim, wireTrace } from "./testing";
+import { toRun, toSim, toTrace } from "./entities";
+import { wireRun, wireSim, wireTrace } from "./testing";
 
 interface Setup {
   sims?: Array<Partial<SimSummary>>;
@@ -55,6 +55,11 @@ describe("the stand-in that nobody declared", () => {
     expect(found?.signs).toHaveLength(2);
   });
   test("the trace's own kernels are no sign", () => expect(kinds({ sims: [DONE], kernels: BABELSTREAM, traceKernels: BABELSTREAM })).toEqual([]));
+});
+
+test("a run in a list is known by the engines of its sims", () => {
+  expect(toRun({ ...wireRun([]), engines: ["estimate", "something-new"] }).engines).toEqual(["estimate", "unknown"]);
+  expect(toRun(wireRun([])).engines).toEqual([]); // a server from before the field
 });
 
 test("a time is called simulated only where it was", () => {

@@ -103,6 +103,8 @@ export interface Run {
   readonly simCounts: Readonly<Partial<Record<SimState, number>>>;
   readonly sample: boolean;
   readonly replay: boolean;
+  /** What made the numbers so far; empty while no sim says so. */
+  readonly engines: readonly Engine[];
 }
 
 export interface RunWithSims extends Run {
@@ -251,6 +253,7 @@ export function toRun(wire: RunSummary): Run {
     simCounts: wire.sim_counts,
     sample: wire.sample,
     replay: wire.replay ?? false,
+    engines: (wire.engines ?? []).map(toEngine),
   };
 }
 

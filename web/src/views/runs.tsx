@@ -1,6 +1,7 @@
 // Every run, newest first, with what its sims are doing.
 import { useState } from "preact/hooks";
-import { Age, Badge, ErrorNote, Loading, PageHead, StateBadge, StateBar, StateCounts, TableScroll } from "../components/basics";
+import { Age, Badge, ErrorNote, Loading, PageHead, StateBadge, StateBar, StateCounts, TableScroll, WordBadge } from "../components/basics";
+import { timeWord } from "../model/engine";
 import type { Run } from "../model/entities";
 import { toRun } from "../model/entities";
 import { navigate, pathOf } from "../router";
@@ -86,6 +87,7 @@ function RunTable({ runs, chosen, toggle }: { runs: readonly Run[]; chosen: Read
                     <StateBadge state={run.state} />
                     {run.sample && <Badge>Sample</Badge>}
                     {run.replay && <Badge tone="warn">Replayed</Badge>}
+                    {run.engines.length > 0 && !run.sample && !run.replay && <WordBadge word={timeWord(run.engines)} />}
                   </div>
                 </td>
                 <td data-label="Sims" class="sims-cell">

@@ -87,7 +87,7 @@ def configs_table(configs: Iterable[GpuConfig]) -> Table:
 
 def runs_table(runs: Iterable[RunSummary]) -> Table:
     """Runs, one a row."""
-    table = _table("run", "state", "trace", "configs", "sims", "created", "origin")
+    table = _table("run", "state", "trace", "configs", "sims", "created", "engine", "origin")
     for run in runs:
         configs = ", ".join(
             f"{entry.gpu_config} × {entry.count}" if entry.count > 1 else entry.gpu_config
@@ -95,7 +95,18 @@ def runs_table(runs: Iterable[RunSummary]) -> Table:
         )
         counts = ", ".join(f"{count} {state}" for state, count in run.sim_counts.items())
         origin = "sample" if run.sample else "replay of a sample" if run.replay else MISSING
-        _row(table, run.id, _state(run.state), run.trace_id, configs, counts, when(run.created_at), origin)
+        engines = ", ".join(run.engines) or MISSING
+        _row(
+            table,
+            run.id,
+            _state(run.state),
+            run.trace_id,
+            configs,
+            counts,
+            when(run.created_at),
+            engines,
+            origin,
+        )
     return table
 
 

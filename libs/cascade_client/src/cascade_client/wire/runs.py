@@ -109,6 +109,10 @@ class RunSummary(Body):
     replay: bool = Field(
         default=False, description="True where the sims play a sample's recorded results again."
     )
+    engines: list[str] = Field(
+        default=[],
+        description="What made the numbers: the engines of the sims, each once. Empty while nobody has said so.",
+    )
 
 
 class RunDetail(RunSummary):

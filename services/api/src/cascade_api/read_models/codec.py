@@ -31,6 +31,12 @@ def decode_sim(document: bytes) -> Sim:
     return _SIM.validate_json(document)
 
 
+def decode_engine(document: bytes) -> str | None:
+    """The engine that a sim's row has cut out of its document; empty where an older one has none."""
+    engine: str | None = orjson.loads(document or b"null")
+    return engine
+
+
 def encode_run(run: Run) -> bytes:
     """A folded run as JSON."""
     return _RUN.dump_json(run)

@@ -71,15 +71,21 @@ async def run(db: Reader, run_id: str) -> Run:
     return codec.decode_run(document)
 
 
-async def runs(db: Reader) -> list[tuple[Run, list[SimState]]]:
-    """Every run with its sims' states, newest first."""
+async def runs(db: Reader) -> list[tuple[Run, list[SimState], set[str]]]:
+    """Every run with its sims' states and what made their numbers, newest first."""
     rows = await db.fetch(
-        "SELECT run_view.state AS state, counts.states AS states FROM run_view LEFT JOIN ("
-        " SELECT run_id, array_agg(sim_state) AS states FROM sim_view GROUP BY run_id"
+        "SELECT run_view.state AS state, counts.states AS states, counts.engines AS engines FROM run_view LEFT JOIN ("
+        " SELECT run_id, array_agg(sim_state) AS states, array_agg(DISTINCT engine_json) AS engines"
+        " FROM sim_view GROUP BY run_id"
         ") counts USING (run_id) ORDER BY created_at DESC, position DESC"
     )
     return [
-        (codec.decode_run(row["state"]), [SimState(state) for state in row["states"] or []]) for row in rows
+        (
+            codec.decode_run(row["state"]),
+            [SimState(state) for state in row["states"] or []],
+            {engine for engine in map(codec.decode_engine, row["engines"] or []) if engine is not None},
+        )
+        for row in rows
     ]
 
 

@@ -91,7 +91,9 @@ async def _run_results(gateway: Gateway, run_id: str) -> AsyncIterator[bytes]:
     trace = await queries.trace_of_run(database, run)
     sims = await queries.sims_of_run(database, run_id)
     yield b'{"run":%b,"trace":%b,"sims":[' % (
-        run_summary(run, [sim.state for sim in sims]).model_dump_json().encode(),
+        run_summary(run, [sim.state for sim in sims], [sim.engine for sim in sims])
+        .model_dump_json()
+        .encode(),
         detail_of(trace).model_dump_json().encode(),
     )
     for number, sim in enumerate(sims):

@@ -68,7 +68,10 @@ async def create_run(request: Request, gateway: Gate) -> Response:
 @router.get("/api/runs", responses=documented())
 async def list_runs(gateway: Gate) -> list[RunSummary]:
     """Every run, newest first, with per-state sim counts."""
-    return [run_summary(run, states) for run, states in await queries.runs(await gateway.fresh())]
+    return [
+        run_summary(run, states, engines)
+        for run, states, engines in await queries.runs(await gateway.fresh())
+    ]
 
 
 @router.get("/api/runs/{run_id}", response_model=RunDetail, responses=documented(404))

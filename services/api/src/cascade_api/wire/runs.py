@@ -18,7 +18,7 @@ MOST_ENTRIES = 1000
 
 
 def _is_unknown(value: object) -> bool:
-    return value is None
+    return value is None or value == []
 
 
 class RunCreate(BaseModel):
@@ -85,6 +85,12 @@ class RunSummary(BaseModel):
         "run was made, not in this workspace, and cancelling it changes nothing."
     )
     replay: bool = Field(default=False, description="Replays a sample's recorded Accel-Sim results.")
+    engines: list[str] = Field(
+        default=[],
+        exclude_if=_is_unknown,
+        description="What made the numbers: the `engine` of each sim that has one, each once, sorted. Left out while "
+        "nothing has said so.",
+    )
 
 
 class RunDetail(RunSummary):
@@ -121,21 +127,21 @@ def sim_summary(sim: Sim) -> SimSummary:
     )
 
 
-def run_summary(run: Run, sim_states: Iterable[SimState]) -> RunSummary:
-    """The summary of a run whose sims are in `sim_states`."""
-    return RunSummary(**_summary_fields(run, list(sim_states)))
+def run_summary(run: Run, sim_states: Iterable[SimState], engines: Iterable[str | None]) -> RunSummary:
+    """The summary of a run whose sims are in `sim_states` and got their numbers from `engines`."""
+    return RunSummary(**_summary_fields(run, list(sim_states), engines))
 
 
 def run_detail(run: Run, trace: TraceSummary, sims: Sequence[Sim]) -> RunDetail:
     """The whole run. `sims` come sorted by config and replica."""
     return RunDetail(
-        **_summary_fields(run, [sim.state for sim in sims]),
+        **_summary_fields(run, [sim.state for sim in sims], [sim.engine for sim in sims]),
         trace=trace,
         sims=[sim_summary(sim) for sim in sims],
     )
 
 
-def _summary_fields(run: Run, states: list[SimState]) -> dict[str, Any]:
+def _summary_fields(run: Run, states: list[SimState], engines: Iterable[str | None]) -> dict[str, Any]:
     return {
         "id": run.run_id,
         "trace_id": run.trace_id,
@@ -145,4 +151,5 @@ def _summary_fields(run: Run, states: list[SimState]) -> dict[str, Any]:
         "sim_counts": sim_counts(states),
         "sample": run.sample,
         "replay": run.replay,
+        "engines": sorted({engine for engine in engines if engine is not None}),
     }
