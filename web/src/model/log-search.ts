@@ -11,7 +11,7 @@ export interface LogLines {
 }
 
 /** What a page keeps of a log. Accel-Sim prints some 350 kB a kernel of an H100, and a trace has hundreds of kernels. */
-export const MOST_LOG_CHARS = 64 * 2 ** 20;
+export const MOST_LOG_CHARS = 64e6;
 
 /** Collects the end of a streamed log without ever joining it into one string. */
 export class LineCollector {
