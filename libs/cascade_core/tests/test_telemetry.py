@@ -64,11 +64,18 @@ def test_a_stderr_that_was_closed_meanwhile_ends_nobodys_work(
         telemetry.configure(TelemetrySettings(log_format="json"), service="test")
         structlog.get_logger("test").info("lent")
     lent.close()
+    with monkeypatch.context() as closed:
+        closed.setattr("sys.stderr", lent)
+        structlog.get_logger("test").info("nobody hears this")
+        logging.getLogger("somebody.else").warning("nor this")
+    logging.getLogger("somebody.else").warning("cannot be %d", "formatted")
     structlog.get_logger("test").info("given back")
     logging.getLogger("somebody.else").warning("heard too")
     told = capsys.readouterr().err
     assert "given back" in told
     assert "heard too" in told
+    assert "cannot be %d" in told
+    assert "nobody" not in told
 
 
 @pytest.mark.usefixtures("own_logging")

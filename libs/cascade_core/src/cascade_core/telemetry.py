@@ -36,9 +36,10 @@ class _Stderr(logging.Handler):
     def emit(self, record: logging.LogRecord) -> None:
         """Write one record."""
         try:
-            print(self.format(record), file=sys.stderr, flush=True)
+            line = self.format(record)
         except Exception:  # noqa: BLE001 - as every handler does: a log line must not end what it tells of
-            self.handleError(record)
+            line = f"a log line of {record.name} cannot be shown: {record.msg!r}"
+        _write_line(line)
 
 
 class _StderrLogger:
@@ -46,10 +47,14 @@ class _StderrLogger:
 
     def msg(self, message: str) -> None:
         """Write one line."""
-        with suppress(OSError, ValueError):  # ValueError is a closed file's
-            print(message + "\n", end="", file=sys.stderr, flush=True)
+        _write_line(message)
 
     debug = info = warning = error = critical = exception = msg
+
+
+def _write_line(line: str) -> None:
+    with suppress(OSError, ValueError):  # ValueError is a closed file's
+        print(line + "\n", end="", file=sys.stderr, flush=True)
 
 
 class _Exporting:
