@@ -49,7 +49,7 @@ async def test_numbers_of_samples_are_told_with_what_they_are(client: httpx.Clie
     assert sim["compare"]["wall_ns"]["count"] == 96
     assert answer["aggregate"]["p50_e2e_ms"] == pytest.approx(1041.528, abs=1e-3)
     said = " ".join(answer["statements"])
-    assert "reconstructed from published statistics" in said
+    assert "The trace says of itself: Reconstructed from publis" in said
     assert "measured on SM90_H100, not on SM90_H200" in said
     assert "128 of 128 steps" in said
     assert "simulated" not in said  # nothing was, here
