@@ -216,7 +216,7 @@ def test_an_attempt_that_is_too_long_is_refused(target: Target) -> None:
 )
 def test_any_request_line_is_answered_or_cut(line: bytes, api: RunningApi) -> None:
     host, port = api.url.removeprefix("http://").split(":")
-    with socket.create_connection((host, int(port)), timeout=10) as connection:
+    with socket.create_connection((host, int(port)), timeout=60) as connection:
         head = b"\r\nHost: x\r\nAuthorization: Bearer %b\r\nConnection: close\r\n\r\n" % TOKEN.encode()
         connection.sendall(line + head)
         answer = b""

@@ -49,7 +49,7 @@ def test_chunks_beyond_a_messages_size_are_kept_whole(client: Client) -> None:
     block = (CASES / name / "block.txt").read_text().removesuffix("\n").split("\n")
     run_id, sim_id = client.new_sim()
     sent: list[list[str]] = []
-    with client.stream("GET", f"/api/runs/{run_id}/events", timeout=30) as stream:
+    with client.stream("GET", f"/api/runs/{run_id}/events", timeout=60) as stream:
         frames = stream.iter_lines()
         next(frames)
         for request in case(name)["input"]["requests"]:

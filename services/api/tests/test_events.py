@@ -3,7 +3,6 @@
 import asyncio
 import json
 import threading
-import time
 from collections.abc import AsyncIterator, Iterator
 from contextlib import aclosing, asynccontextmanager, contextmanager
 from datetime import UTC, datetime
@@ -13,8 +12,8 @@ import httpx
 import pytest
 from cascade_api.gateway import Gateway
 from cascade_api.live import feed, hub
-from cascade_api.testing.client import Client, eventually
-from cascade_api.testing.running import RunningApi
+from cascade_api.testing.client import PATIENCE_S, Client, eventually
+from cascade_api.testing.running import STOPPED_WITHIN_S, RunningApi
 from cascade_api.testing.servers import Servers
 from cascade_core.jetstream.log import JetStreamLog
 from cascade_core.kernels.facts import KernelFinished
@@ -48,7 +47,7 @@ def events(reply: httpx.Response) -> Iterator[Event]:
 @contextmanager
 def opened(client: Client, run_id: str) -> Iterator[Iterator[Event]]:
     """An open stream whose snapshot is the first event."""
-    with client.stream("GET", f"/api/runs/{run_id}/events", timeout=20) as reply:
+    with client.stream("GET", f"/api/runs/{run_id}/events", timeout=PATIENCE_S) as reply:
         assert reply.status_code == 200
         yield events(reply)
 
@@ -321,7 +320,7 @@ def test_streams_end_at_once_when_the_gateway_stops(own_servers: Servers) -> Non
             stopping = threading.Thread(target=api.stop)
             stopping.start()
             assert list(stream) == []
-        stopping.join(5)
+        stopping.join(STOPPED_WITHIN_S)
         assert not stopping.is_alive()
 
 
@@ -332,6 +331,5 @@ def test_a_subscriber_that_stopped_reading_does_not_hold_up_a_stop(own_servers: 
             next(reply.iter_raw())
             client.send_log(sim_id, 0, ["x" * 20_000_000])
             eventually(lambda: "x" in client.sim(run_id, sim_id)["log_tail"][0])
-            started = time.monotonic()
-            api.stop()
-            assert time.monotonic() - started < 10
+            api.stop()  # raises where it takes for long
+            assert not api.alive

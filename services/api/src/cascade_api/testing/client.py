@@ -16,7 +16,8 @@ from cascade_api.testing.openapi import Document
 from cascade_api.testing.running import RunningApi
 
 T = TypeVar("T")
-PATIENCE_S = 20.0
+PATIENCE_S = 60.0
+"""How long a test waits for what must come: a machine whose disk stalls is slow, not wrong."""
 
 
 class Client(httpx.Client):
@@ -25,7 +26,7 @@ class Client(httpx.Client):
     def __init__(self, api: RunningApi, *, token: bool = True) -> None:
         secret = api.settings.token
         headers = {"Authorization": f"Bearer {secret.get_secret_value()}"} if token and secret else {}
-        super().__init__(base_url=api.url, headers=headers, timeout=30)
+        super().__init__(base_url=api.url, headers=headers, timeout=PATIENCE_S)
         self.api = api
         self._document: Document | None = None
 

@@ -4,7 +4,7 @@ import asyncio
 import threading
 from typing import Protocol, Self
 
-from cascade_api.testing.running import LoopThread
+from cascade_api.testing.running import READY_WITHIN_S, LoopThread
 
 
 class Proxy(Protocol):
@@ -41,7 +41,7 @@ class Line:
 
     def __enter__(self) -> Self:
         self._thread.start()
-        assert self._ready.wait(5)
+        assert self._ready.wait(READY_WITHIN_S)
         return self
 
     def __exit__(self, *_: object) -> None:

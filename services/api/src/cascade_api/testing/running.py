@@ -19,8 +19,8 @@ from cascade_api.settings import ApiSettings
 
 T = TypeVar("T")
 Work = Callable[[asyncio.Event], Coroutine[Any, Any, None]]
-READY_WITHIN_S = 20.0
-STOPPED_WITHIN_S = 20.0
+READY_WITHIN_S = 60.0
+STOPPED_WITHIN_S = 60.0
 
 
 class LoopThread:
@@ -59,7 +59,7 @@ class LoopThread:
         """Whether the work is still under way."""
         return self._thread.is_alive()
 
-    def call(self, work: Coroutine[Any, Any, T], *, within_s: float = 30.0) -> T:
+    def call(self, work: Coroutine[Any, Any, T], *, within_s: float = 60.0) -> T:
         """Run a coroutine on the thread's loop; its result."""
         return asyncio.run_coroutine_threadsafe(work, self._loop).result(within_s)
 
@@ -122,6 +122,6 @@ class RunningApi:
         """Whether the gateway still runs."""
         return self._thread.alive
 
-    def call(self, work: Coroutine[Any, Any, T], *, within_s: float = 30.0) -> T:
+    def call(self, work: Coroutine[Any, Any, T], *, within_s: float = 60.0) -> T:
         """Run a coroutine on the gateway's loop; its result."""
         return self._thread.call(work, within_s=within_s)
