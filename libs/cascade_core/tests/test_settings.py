@@ -30,6 +30,14 @@ def test_a_wrong_setting_ends_the_process_with_its_name_and_without_its_value(
     assert "many" not in lines[0]
 
 
+def test_a_login_in_the_url_goes_before_the_one_beside_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CASCADE_NATS_USER", "somebody")
+    monkeypatch.setenv("CASCADE_NATS_PASSWORD", "secret")
+    assert load(NatsSettings).nats_user == "somebody"
+    named = NatsSettings(nats_url="nats://own:login@127.0.0.1:4222")
+    assert (named.nats_user, named.nats_password) == (None, None)
+
+
 def test_secrets_are_not_printed(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("CASCADE_S3_SECRET_KEY", "hunter2")
     monkeypatch.setenv("CASCADE_NATS_PASSWORD", "hunter2")

@@ -7,7 +7,7 @@ import sys
 from typing import Annotated, TypeAlias, TypeVar
 from urllib.parse import urlsplit
 
-from pydantic import AfterValidator, Field, SecretStr, ValidationError
+from pydantic import AfterValidator, Field, SecretStr, ValidationError, model_validator
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
 _CONFIG = SettingsConfigDict(env_prefix="CASCADE_", frozen=True, extra="ignore", env_ignore_empty=True)
@@ -54,6 +54,14 @@ class NatsSettings(BaseSettings):
     nats_replicas: int = Field(
         default=1, ge=1, le=5, description="Replicas of the stream; 3 on a cluster of three servers."
     )
+
+    @model_validator(mode="before")
+    @classmethod
+    def _one_login(cls, values: dict[str, object]) -> dict[str, object]:
+        # The client would prefer the user to the URL's: a login of another server, from the shell, to the one it names.
+        if "@" not in str(values.get("nats_url", "")):
+            return values
+        return {name: value for name, value in values.items() if name not in ("nats_user", "nats_password")}
 
 
 class BucketSettings(BaseSettings):
