@@ -25,7 +25,7 @@ def _shape(value: Any) -> object:
     if isinstance(value, dict):
         # Which keys a map of counts or statistics has depends on the moment, and so does what a sim has said by then of
         # its engine and clock: its first event may be its launch or its first heartbeat.
-        of_the_moment = ("stats", "sim_counts", "args", "engine", "log_clock_mhz")
+        of_the_moment = ("stats", "sim_counts", "args", "engine", "engines", "log_clock_mhz")
         return {key: _shape(item) for key, item in value.items() if key not in of_the_moment}
     if isinstance(value, list):
         return [_shape(value[0])] if value and not isinstance(value[0], str) else []
