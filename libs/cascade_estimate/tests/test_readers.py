@@ -3,7 +3,7 @@ header says."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 
 import pytest
@@ -170,17 +170,20 @@ def test_what_a_kernel_leaves_in_l2_is_found_from_a_bounded_number_of_accesses(
 ) -> None:
     trace = read_trace(write_trace([*_gathers(400), _EXIT], threads=1024))
     estimate_kernel(trace, spec)
-    decoded = 0
-    decode = Decoder.decode
+    asked = 0
+    block = Decoder.block
 
-    def counted(self: Decoder, line: bytes) -> Instruction:
-        nonlocal decoded
-        decoded += 1
-        return decode(self, line)
+    def counted(
+        self: Decoder, warps: Iterable[tuple[int, tuple[bytes, ...]]], index: int
+    ) -> list[list[Instruction]]:
+        nonlocal asked
+        decoded = block(self, warps, index)
+        asked += sum(map(len, decoded))
+        return decoded
 
-    monkeypatch.setattr(Decoder, "decode", counted)
+    monkeypatch.setattr(Decoder, "block", counted)
     warm = l2_after(trace)
-    assert 0 < decoded <= 2 * 4096
+    assert 0 < asked <= 2 * 4096
     assert sum(len(region.known) for region in warm.regions) > 0
 
 
@@ -217,4 +220,4 @@ def test_lines_beyond_those_remembered_are_found_where_they_were(
     monkeypatch.setattr(addressing, "_REMEMBERED_LINES", 10)
     few, all_lines = AddressMap(spec), [AddressMap(spec).locate(line) for line in range(100)]
     assert [few.locate(line) for line in range(100)] == all_lines
-    assert len(few.known) == 10
+    assert len(few.known) <= 10

@@ -7,13 +7,13 @@ The mapping is written from the highest bit down: D channel, B bank, R row, C co
 
 from __future__ import annotations
 
-from functools import cache
+from functools import cache, lru_cache
 from typing import NamedTuple
 
 from cascade_estimate.coalesce import LINE_SHIFT
 from cascade_estimate.config import GpuSpec
 
-_REMEMBERED_LINES = 1 << 16  # beyond these, lines at random seldom come again
+_REMEMBERED_LINES = 1 << 16
 
 
 class Location(NamedTuple):
@@ -24,7 +24,7 @@ class Location(NamedTuple):
 
 
 class AddressMap:
-    """Decodes 128-byte line numbers for one config; `known` keeps results per line, for the first of them."""
+    """Decodes 128-byte line numbers for one config; `known` keeps results per line, for the latest of them."""
 
     def __init__(self, spec: GpuSpec) -> None:
         channel_bit, _, letters = spec.address_mapping.partition(";")
@@ -67,9 +67,9 @@ class AddressMap:
         """Location of a 128-byte line."""
         found = self.known.get(line)
         if found is None:
-            found = self._locate(line)
-            if len(self.known) < _REMEMBERED_LINES:
-                self.known[line] = found
+            if len(self.known) >= _REMEMBERED_LINES:
+                self.known.clear()
+            found = self.known[line] = self._locate(line)
         return found
 
     def _locate(self, line: int) -> Location:
@@ -88,6 +88,12 @@ class AddressMap:
             slice_index ^= first[high & 255] ^ second[high >> 8 & 255] ^ third[high >> 16 & 255]
             slice_index %= self._slice_count
         return self._places[slice_index]
+
+
+@lru_cache(maxsize=4)
+def address_map(spec: GpuSpec) -> AddressMap:
+    """The map of a config, with what it knows of lines already: kernels that follow each other use the same buffers."""
+    return AddressMap(spec)
 
 
 _POLYNOMIALS = {4: 0b10011, 5: 0b100101, 6: 0b1000011}  # gpgpu-sim's hashing.cc, ipoly_hash_function

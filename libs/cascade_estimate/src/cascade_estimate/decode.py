@@ -24,7 +24,9 @@ from cascade_estimate.opcodes import (
 )
 
 _REMEMBERED_HEADS = 1 << 14  # distinct line beginnings kept over all traces, as kernels repeat
+_REMEMBERED_NAMES = 1 << 12  # opcodes, and registers, over all traces
 _REMEMBERED_PATTERNS = 1 << 12  # address patterns kept of one kernel: random ones never come again
+_REMEMBERED_LINES = 1 << 14  # decoded lines kept of one kernel
 _LOCAL_WINDOW_BYTES = 1 << 14  # of generic addresses, gpgpu-sim's LOCAL_MEM_SIZE_MAX
 _IMMEDIATE_VERSION = 5  # of the tracer, from which on a line ends with an immediate
 _MODES = (0, 1, 2)
@@ -91,16 +93,18 @@ class _KnownHead:
     """A head with the address patterns that were met after it.
 
     Attributes:
+        common: all of an instruction but its line and footprint.
         idle: the instruction where nothing is accessed, whatever addresses the tracer wrote; None otherwise.
         shift: bits of an address within what `Instruction.line` counts.
     """
 
-    __slots__ = ("_by_kind", "head", "idle", "lanes", "patterns", "shift")
+    __slots__ = ("_by_kind", "common", "head", "idle", "patterns", "shift")
 
     def __init__(self, head: _Head, kind: int) -> None:
         self.head = head
         self.shift = WORD_SHIFT if kind in LOCAL_KINDS else LINE_SHIFT
-        self.lanes = head.mask.bit_count()
+        lanes = head.mask.bit_count()
+        self.common = (head.unit, kind, head.writes, head.regs, head.reads, lanes, head.width, head.pc, 0)
         self.idle = None if head.mask and memory_operand_expected(head.kind) else _idle(head)
         self.patterns: dict[bytes, Pattern] = {}
         self._by_kind: dict[int, _KnownHead] = {}
@@ -161,13 +165,12 @@ class Decoder:
         Raises:
             TraceFormatError: without the place, which `block` adds.
         """
-        known = self._lines.get(line)
-        if known is not None:
-            return known
+        return self._lines.get(line) or self._decode_new(line)
+
+    def _decode_new(self, line: bytes) -> Instruction:
         cut = line.find(_ADDRESS)
         if cut < 0:
-            instruction = self._without_address(line)
-            self._lines[line] = instruction
+            instruction = self._lines[line] = self._without_address(line)
             return instruction
         start = line[:cut]
         known_head = self._heads.get(start)
@@ -177,7 +180,8 @@ class Decoder:
         if known_head.idle is not None:
             return known_head.idle
         head = known_head.head
-        text, _, rest = line[cut + 3 :].partition(b" ")
+        end = line.find(b" ", cut + 3)
+        text, rest = (line[cut + 3 : end], line[end + 1 :]) if end >= 0 else (line[cut + 3 :], b"")
         try:
             base = int(text, 16)
         except ValueError:
@@ -192,45 +196,43 @@ class Decoder:
             known_head = known_head.for_kind(kind)
         shape = rest if head.mode else line[cut:]
         pattern = known_head.patterns.get(shape)
+        kept = True
         if pattern is None:
             pattern = self._pattern(head, rest, base, _SPACES.get(Kind(kind), Space.GLOBAL))
-            if self._patterns < _REMEMBERED_PATTERNS:
+            kept = self._patterns < _REMEMBERED_PATTERNS
+            if kept:
                 self._patterns += 1
                 known_head.patterns[shape] = pattern
-        unit, _, writes, regs, reads, _, width, _, pc = head
         # Calling the named tuple's class would cost twice as much, for every access of every sampled warp.
-        return _new_instruction(
-            Instruction,
-            (
-                unit,
-                kind,
-                writes,
-                regs,
-                reads,
-                known_head.lanes,
-                width,
-                pc,
-                0,
-                base >> known_head.shift,
-                pattern.at(base),
-            ),
+        instruction = _new_instruction(
+            Instruction, (*known_head.common, base >> known_head.shift, pattern.at(base))
         )
+        if kept and len(self._lines) < _REMEMBERED_LINES:
+            self._lines[line] = instruction  # shorter and longer parts of a program share its lines
+        return instruction
 
     def block(self, warps: Iterable[tuple[int, tuple[bytes, ...]]], index: int) -> list[list[Instruction]]:
         """Decode a block's warps. Raises TraceFormatError naming block, warp and instruction."""
-        known, decode = self._lines, self.decode
+        known, decode = self._lines.get, self._decode_new
         block: list[list[Instruction]] = []
         for number, lines in warps:
-            decoded: list[Instruction] = []
             try:
-                for line in lines:
-                    decoded.append(known.get(line) or decode(line))  # noqa: PERF401 - the count locates a fault
+                block.append([known(line) or decode(line) for line in lines])
             except TraceFormatError as error:
-                where = f"block {index}, warp {number}, instruction {len(decoded) + 1}"
-                at = self.line_of(index, number, lines[len(decoded)])
+                place = self._first_fault(lines)
+                where = f"block {index}, warp {number}, instruction {place + 1}"
+                at = self.line_of(index, number, lines[place])
                 raise TraceFormatError(self.source, at, f"{where}: {error.problem}") from None
-            block.append(decoded)
         return block
+
+    def _first_fault(self, lines: tuple[bytes, ...]) -> int:
+        """Place of the first line that cannot be decoded."""
+        for place, line in enumerate(lines):
+            try:
+                self.decode(line)
+            except TraceFormatError:
+                return place
+        raise AssertionError("all lines could be decoded")
 
     def _resolve(self, kind: Kind, address: int) -> Kind:
         shared, local = self.shared_window
@@ -313,25 +315,34 @@ def _parse_head(text: bytes, lineinfo: bool, with_address: bool) -> tuple[_Head,
     at += 3
     writes = tuple([_register(part) for part in fields[at : at + count]])
     at += count
-    opcode = fields[at].decode("ascii")
+    unit, kind, width, note = _opcode(fields[at])
     sources = int(fields[at + 1])
     at += 2
     reads = tuple([_register(part) for part in fields[at : at + sources]])
     at += sources
-    width = access_bytes(opcode) if int(fields[at]) else 0
+    width = width if int(fields[at]) else 0
     mode = int(fields[at + 1]) if with_address else 0
-    if not opcode[:1].isalpha() or mask >> 32 or len(writes) != count or len(reads) != sources:
+    if mask >> 32 or len(writes) != count or len(reads) != sources:
         raise ValueError(text)
-    unit, kind, listed = classify(opcode)
     regs = tuple(dict.fromkeys(writes + reads))
-    head = _Head(unit, kind, writes, regs, len(set(reads)), mask, width, mode, pc)
+    return _Head(unit, kind, writes, regs, len(set(reads)), mask, width, mode, pc), note
+
+
+@lru_cache(maxsize=_REMEMBERED_NAMES)
+def _opcode(text: bytes) -> tuple[Unit, Kind, int, str | None]:
+    """Unit, kind, bytes a lane, and its name if that needs a note. Raises ValueError when it is no opcode."""
+    opcode = text.decode("ascii")
+    if not opcode[:1].isalpha():
+        raise ValueError(opcode)
+    unit, kind, listed = classify(opcode)
     name = opcode.split(".", 1)[0]
-    return head, name if not listed or name in BY_UNIT_ONLY else None
+    return unit, kind, access_bytes(opcode), name if not listed or name in BY_UNIT_ONLY else None
 
 
 _REGISTER_FILES = {b"R": 0, b"UR": 1 << 10, b"P": 1 << 11, b"UP": 1 << 12}
 
 
+@lru_cache(maxsize=_REMEMBERED_NAMES)
 def _register(text: bytes) -> int:
     """Number of a register; uniform and predicate registers, which some tracers name, are told apart."""
     number = text.lstrip(b"RUP")

@@ -13,7 +13,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from math import inf
 
-from cascade_estimate.addressing import AddressMap
+from cascade_estimate.addressing import address_map
 from cascade_estimate.coalesce import Footprint
 from cascade_estimate.config import SECTOR_BYTES, GpuSpec
 from cascade_estimate.meetings import Meeting, Party, Surroundings
@@ -74,7 +74,7 @@ class Memory:
     def __init__(self, spec: GpuSpec, around: Surroundings, l1_bytes: int) -> None:
         self.spec, self.around = spec, around
         self.traffic = Traffic()
-        self._addresses = AddressMap(spec)
+        self._addresses = address_map(spec)
         self._known_places = self._addresses.known
         # Per line its valid sectors, oldest first, and when its last fill arrives.
         self._l1: dict[int, int] = {}

@@ -95,16 +95,17 @@ class KernelTrace:
         block = self.sample[index]
         every = warps >= self.header.warps
         some = self.warps(index) if every else block.warps(warps)
-        picked = [accessing(lines, most) for _, lines in some]
         numbers = [number for number, _ in some]
         if every and sum(len(lines) for _, lines in some) <= _SMALL_BLOCK:
             # The whole block will be executed anyway, so it is decoded once.
-            accesses = [[one for one in warp if one.line >= 0][:most] for warp in self.block(index)]
-        else:
-            lines_of = zip(numbers, (lines for lines, _ in picked), strict=True)
-            accesses = self.decoder.block(lines_of, index)
+            found = [[one for one in warp if one.line >= 0] for warp in self.block(index)]
+            if block.whole and max(map(len, found)) <= most:
+                return block_accesses(zip(numbers, found, strict=True))
+        picked = [accessing(lines, most) for _, lines in some]
         passed = sum(addresses for _, addresses in picked)
-        return block_accesses(zip(numbers, accesses, strict=True), block.addresses() / max(passed, 1))
+        lines_of = zip(numbers, (lines for lines, _ in picked), strict=True)
+        accesses = zip(numbers, self.decoder.block(lines_of, index), strict=True)
+        return block_accesses(accesses, block.addresses() / max(passed, 1))
 
 
 def read_trace(path: str | Path) -> KernelTrace:
