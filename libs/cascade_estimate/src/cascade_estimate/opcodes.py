@@ -30,7 +30,6 @@ class Kind(IntEnum):
 
     ALU = 0
     HALF = 1  # packed half precision: twice the rate of SP
-    CONTROL = 2  # barrier-like and exit: one cycle on INT
     BARRIER = 3
     EXIT = 4
     MEMBAR = 5
