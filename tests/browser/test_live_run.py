@@ -1,7 +1,7 @@
 """A page that lives on a stream: what a reader is doing goes on while events redraw it."""
 
 import asyncio
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 
 from cascade_cli.testing_runs import operator_log, tell, tell_run
 from cascade_cli.testing_serve import PATIENCE_S, Server
@@ -50,6 +50,26 @@ async def test_a_cancelled_sim_is_not_called_failed_for_having_been_silent(
         (await client.post(f"/api/runs/{run.run_id}/cancel")).raise_for_status()
     await expect(drawer.get_by_test_id("state")).to_have_text("cancelled")
     await expect(banner).to_have_text("Before it was cancelledno heartbeat for 60s")
+
+
+async def test_a_key_that_comes_before_the_next_frame_closes_a_sims_details(
+    server: Server, estimated_run: str, open_page: OpenPage
+) -> None:
+    async with operator_log(server.data_dir) as log:
+        run = await tell_run(log, "demo", {"SM80_A100": 1})
+        await tell(log, run.launched(run.sims[0]))
+    page = await open_page(server, "/traces")
+    await page.clock.install()
+    await page.goto(f"{server.url}/runs/{run.run_id}")
+    sim = page.get_by_test_id("sim-card").get_by_role("link", name="Replica 0")
+    await expect(sim).to_be_visible()
+    await page.clock.pause_at(datetime.now(UTC) + timedelta(hours=1))  # from here on the page gets no frame
+    await sim.click()
+    drawer = page.get_by_test_id("sim-drawer")
+    await expect(drawer).to_be_focused()
+    await page.keyboard.press("Escape")
+    await expect(drawer).to_have_count(0)
+    await expect(sim).to_be_focused()
 
 
 async def test_a_running_sims_log_is_followed_though_it_came_before_the_run_did(

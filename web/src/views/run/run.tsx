@@ -2,7 +2,7 @@
 // timing and outputs. Everything live comes from one event stream.
 import { useComputed } from "@preact/signals";
 import type { ComponentChildren } from "preact";
-import { useEffect, useMemo, useRef, useState } from "preact/hooks";
+import { useEffect, useLayoutEffect, useMemo, useRef, useState } from "preact/hooks";
 import { Age, Badge, Banner, ErrorNote, Loading, PageHead, StateBadge, StateBar, StateCounts } from "../../components/basics";
 import { Notices } from "../../components/notices";
 import { kernelNamesOf, noticesFor } from "../../model/engine";
@@ -145,7 +145,7 @@ function CancelRun({ store, onFailure }: { store: RunStore; onFailure: (error: E
   const [busy, setBusy] = useState(false);
   const confirm = useRef<HTMLButtonElement>(null);
   // Once, when the question appears: the page draws again with every batch of events, and the focus is the reader's.
-  useEffect(() => confirm.current?.focus(), [asking]);
+  useLayoutEffect(() => confirm.current?.focus(), [asking]);
   const cancel = async () => {
     setBusy(true);
     onFailure(null);

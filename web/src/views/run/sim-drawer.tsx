@@ -1,5 +1,5 @@
 // One sim in detail, beside the run: every number, its log tail, its files.
-import { useEffect, useRef, useState } from "preact/hooks";
+import { useLayoutEffect, useRef, useState } from "preact/hooks";
 import { Age, Banner, ErrorNote, Facts, KernelName, Meter, StateBadge, WordBadge } from "../../components/basics";
 import { ENGINE_LABEL, timeWordOf } from "../../model/engine";
 import type { Sim, SimState } from "../../model/entities";
@@ -16,7 +16,8 @@ export function SimDrawer({ store, simId }: { store: RunStore; simId: string }) 
   const own = store.sim(simId);
   const box = useRef<HTMLElement>(null);
   const close = () => navigate(pathOf({ view: "run", runId: store.runId }), { replace: true });
-  useEffect(() => {
+  // With the drawing, not after it: the next key may come before a busy page's next frame.
+  useLayoutEffect(() => {
     const back = document.activeElement;
     box.current?.focus();
     const onKey = (event: KeyboardEvent) => {
