@@ -33,11 +33,11 @@ TOKEN = "backup-tests"
 
 
 def cascade(*arguments: str, data_dir: Path) -> subprocess.CompletedProcess[str]:
-    """Run a command on the servers of a data directory."""
+    """Run a command on the servers of a data directory; where it starts them itself, on a port that is free."""
     environment = {name: value for name, value in os.environ.items() if not name.startswith("CASCADE_")}
     return subprocess.run(
         [sys.executable, "-m", "cascade_cli", *arguments],
-        env=environment | {"CASCADE_DATA_DIR": str(data_dir)},
+        env=environment | {"CASCADE_DATA_DIR": str(data_dir), "CASCADE_S3_PORT": str(*free_ports(1))},
         capture_output=True,
         text=True,
         timeout=120,

@@ -5,8 +5,8 @@ any size.
 """
 
 import asyncio
-from collections.abc import AsyncGenerator, Sequence
-from dataclasses import dataclass
+from collections.abc import AsyncGenerator, Mapping, Sequence
+from typing import NamedTuple
 
 from nats.aio.msg import Msg
 
@@ -17,13 +17,12 @@ MOST_BYTES_AT_ONCE = 32 * 1024 * 1024
 """A list ends with the body that passes this."""
 
 
-@dataclass(frozen=True, slots=True)
-class StoredFact:
-    """One message of the stream, its body complete."""
+class StoredFact(NamedTuple):
+    """One message of the stream, its body complete. A tuple, since each fact that anybody reads becomes one."""
 
     position: int
     subject: str
-    headers: dict[str, str]
+    headers: Mapping[str, str]
     body: bytes
 
 
@@ -39,7 +38,7 @@ async def with_bodies(
     for msg in messages:
         if not msg.subject.startswith(beginning):
             continue
-        headers = dict(msg.headers or {})
+        headers: Mapping[str, str] = msg.headers or {}
         position = delivery_of(msg).position
         body: bytes | None = msg.data
         if (claim := headers.get(CLAIM_HEADER)) is not None:

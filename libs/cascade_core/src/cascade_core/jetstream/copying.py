@@ -7,7 +7,6 @@ order facts, and the order stays.
 import asyncio
 from collections.abc import AsyncGenerator, AsyncIterable, Mapping
 from contextlib import aclosing
-from dataclasses import replace
 
 from nats.aio.client import Client
 from nats.errors import Error as NatsError
@@ -60,7 +59,7 @@ async def _stored_up_to(
             after = delivery_of(messages[-1]).position
             wanted = [msg for msg in messages if delivery_of(msg).position <= newest]
             async for facts in with_bodies(wanted, claims):
-                yield [replace(fact, headers=_kept(fact.headers)) for fact in facts]
+                yield [fact._replace(headers=_kept(fact.headers)) for fact in facts]
     finally:
         await pull.close()
 
