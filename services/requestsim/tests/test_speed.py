@@ -19,7 +19,7 @@ def test_the_benchmark_answers_every_token_above_the_lower_bar() -> None:
     assert bench.requests_per_cpu_s > 5000
     assert bench.requests_per_cpu_s == pytest.approx(2000 / bench.cpu_s)
     assert 0 < bench.schedule_cpu_s < bench.cpu_s
-    assert bench.limit_requests_per_cpu_s > bench.requests_per_cpu_s
+    assert bench.limit_requests_per_cpu_s > 5000
     assert bench.response_bytes > 100_000
     assert bench.peak_rss_bytes > 1_000_000
 

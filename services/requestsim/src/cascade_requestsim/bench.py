@@ -27,6 +27,7 @@ OUTPUT_TOKENS = 128
 
 MAX_BENCH_REQUESTS = 1_000_000
 """Bounds the memory of one measurement to a few GiB."""
+LIMIT_TRIES = 3
 
 _TRACE_ID = "sample__facebook_opt-125m__h100-e2e"
 
@@ -117,7 +118,12 @@ def _answer(profile: PerfProfile, requests: int, rate: float) -> _Answer:
 
 
 def _bare_work_cpu_s(requests: int, body: bytes) -> float:
+    """The least of a few tries: the work is short, and on a shared machine one try may take several times as long."""
     answer = json.loads(body)
+    return min(_once_bare_work_cpu_s(requests, answer) for _ in range(LIMIT_TRIES))
+
+
+def _once_bare_work_cpu_s(requests: int, answer: object) -> float:
     before = time.process_time()
     heap: list[tuple[float, int]] = []
     done: list[float] = []
