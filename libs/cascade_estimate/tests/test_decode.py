@@ -29,7 +29,7 @@ _IDLE = {
 
 def _decode(line: str, **decoder: int) -> tuple[int, int]:
     """Sectors and cycles in shared memory of one line."""
-    footprint = Decoder("kernel-1.traceg", **decoder).decode(line.encode()).footprint  # type: ignore[arg-type]
+    footprint = Decoder("kernel-1.traceg", **decoder).decode(line.encode()).footprint  # type: ignore[arg-type]  # its integers only
     return footprint.sectors, footprint.conflicts
 
 

@@ -21,7 +21,7 @@ class Counted(EstimateStore):
 
     async def _compute(self, *asked: object) -> bytes:
         self.computed += 1
-        return await super()._compute(*asked)  # type: ignore[arg-type]
+        return await super()._compute(*asked)  # type: ignore[arg-type]  # passed on as they came
 
 
 @pytest.fixture

@@ -55,7 +55,11 @@ def main() -> int:
 
 
 def wait_for(file: Path) -> None:
+    """Stand still until the test makes `file`; a test that is gone makes none."""
+    until = time.monotonic() + 120
     while not file.exists():
+        if time.monotonic() > until:
+            raise SystemExit(f"{file} never came")
         time.sleep(0.02)
 
 

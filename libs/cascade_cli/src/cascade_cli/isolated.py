@@ -13,6 +13,7 @@ from cascade_cli.serve_settings import ServeSettings
 class _Given(ServeSettings):
     """Only what is given counts: an operator's shell may name the servers and the backend of production."""
 
+    # pydantic's signature: the sources that count for nothing here go unused.
     @classmethod
     def settings_customise_sources(
         cls,
