@@ -1,7 +1,6 @@
 """A server behind the gateway goes away: a clear 503, nothing lost, no lie told, and back by itself."""
 
 import re
-import threading
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from functools import partial
@@ -12,6 +11,7 @@ from cascade_api.testing.client import Client, eventually
 from cascade_api.testing.outage import Line
 from cascade_api.testing.running import RunningApi
 from cascade_api.testing.servers import Servers
+from cascade_api.testing.simulator import Simulator
 from cascade_cli.embedded.nats import EmbeddedNats
 from cascade_cli.embedded.testing import TcpProxy, run_now
 
@@ -39,63 +39,6 @@ def lined() -> Iterator[Lined]:
 
 def is_unavailable(reply: httpx.Response, says: str) -> bool:
     return reply.status_code == 503 and says in reply.json()["detail"] and reply.headers["retry-after"] == "1"
-
-
-class Simulator:
-    """Posts chunks and heartbeats until it is stopped, repeating whatever got no success, as the contract says."""
-
-    def __init__(self, apis: list[RunningApi], sim_id: str) -> None:
-        self._apis = apis
-        self._sim_id = sim_id
-        self._stop = threading.Event()
-        self._thread = threading.Thread(target=self._run)
-        self.acknowledged = 0
-        self.refused: list[str] = []
-        self.failures = 0
-
-    def __enter__(self) -> "Simulator":
-        self._thread.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._stop.set()
-        self._thread.join()
-
-    def has_sent(self, more_than: int) -> bool:
-        return self.acknowledged > more_than
-
-    def has_failed(self, more_than: int) -> bool:
-        return self.failures > more_than
-
-    @property
-    def log(self) -> str:
-        """What the gateway has acknowledged."""
-        return "".join(f"line {seq}\n" for seq in range(self.acknowledged))
-
-    def _run(self) -> None:
-        clients = [Client(api) for api in self._apis]
-        turn = 0
-        while not self._stop.is_set():
-            turn += 1
-            seq = self.acknowledged
-            chunk = {"seq": seq, "lines": [f"line {seq}"]}
-            if self._succeeds(clients[turn % len(clients)], "logs", chunk):
-                self.acknowledged += 1
-            if turn % 10 == 0:
-                self._succeeds(clients[turn % len(clients)], "heartbeat", {"state": "running"})
-        for client in clients:
-            client.close()
-
-    def _succeeds(self, client: Client, call: str, body: dict[str, object]) -> bool:
-        try:
-            reply = client.post(f"/api/sims/{self._sim_id}/{call}", json=body)
-        except httpx.TransportError:
-            self.failures += 1
-            return False
-        if 400 <= reply.status_code < 500:
-            self.refused.append(reply.text)
-        self.failures += reply.status_code >= 500
-        return reply.status_code < 300
 
 
 def test_without_the_event_log_nothing_is_acknowledged(own_servers: Servers, lined: Lined) -> None:
@@ -136,8 +79,8 @@ def test_a_log_survives_an_event_log_that_comes_and_goes(own_servers: Servers, l
                 line.cut()
                 eventually(partial(simulator.has_failed, failed))
                 line.restore()
-        assert simulator.refused == []
-        eventually(lambda: client.get(f"/api/sims/{sim_id}/log").text == simulator.log)
+        assert simulator.wrong == []
+        assert client.log(sim_id) == simulator.log
 
 
 def test_a_restarted_event_log_is_found_again(own_servers: Servers, fresh_nats: EmbeddedNats) -> None:
@@ -157,7 +100,7 @@ def test_a_restarted_event_log_is_found_again(own_servers: Servers, fresh_nats: 
             eventually(lambda: simulator.acknowledged > reached)
             wanted = f'"lines":["line {reached}"]'
             assert any(wanted in frame for frame in frames)  # the stream went on by itself
-        eventually(lambda: client.get(f"/api/sims/{sim_id}/log").text == simulator.log)
+        assert client.log(sim_id) == simulator.log
 
 
 def test_without_the_database_reports_are_kept_and_the_rest_waits(own_servers: Servers, lined: Lined) -> None:

@@ -1,7 +1,6 @@
 """A rebuild gives the same views, beside a gateway that goes on serving; so does one after archive and purge."""
 
 import asyncio
-import threading
 from collections.abc import Iterator
 from datetime import UTC, datetime
 from functools import partial
@@ -16,6 +15,7 @@ from cascade_api.read_models.rebuild import RebuildUnderWay, rebuild
 from cascade_api.testing.client import Client, eventually
 from cascade_api.testing.running import RunningApi
 from cascade_api.testing.servers import Servers
+from cascade_api.testing.simulator import Simulator
 from cascade_core import subjects
 from cascade_core.jetstream.claim_check import MOST_INLINE_BYTES
 from cascade_core.jetstream.connection import connected
@@ -146,37 +146,13 @@ def test_a_rebuild_gives_identical_tables(own_servers: Servers, parser_on: Any) 
 def test_nothing_is_missing_while_a_rebuild_runs_under_load(own_servers: Servers) -> None:
     with RunningApi(own_servers.settings()) as api, Client(api) as client:
         run_id, sim_id = client.new_sim()
-        stop = threading.Event()
-        sent = 0
-        wrong: list[str] = []
-
-        def simulator() -> None:
-            nonlocal sent
-            with Client(api) as own:
-                while not stop.is_set():
-                    reply = own.post(
-                        f"/api/sims/{sim_id}/logs", json={"seq": sent, "lines": [f"line {sent}"]}
-                    )
-                    sent += reply.status_code == 204
-                    replies = [
-                        reply,
-                        own.post(f"/api/sims/{sim_id}/heartbeat", json={"state": "running"}),
-                        own.get(f"/api/runs/{run_id}"),
-                    ]
-                    wrong.extend(reply.text for reply in replies if reply.status_code not in (200, 204, 503))
-
-        thread = threading.Thread(target=simulator)
-        thread.start()
-        try:
-            eventually(lambda: sent > 20)
+        with Simulator([api], sim_id, reads=f"/api/runs/{run_id}") as simulator:
+            eventually(lambda: simulator.acknowledged > 20)
             for _ in range(3):
                 rebuilt(own_servers)
-        finally:
-            stop.set()
-            thread.join()
-        assert wrong == []
+        assert simulator.wrong == []
         settled(api)
-        assert client.get(f"/api/sims/{sim_id}/log").text == "".join(f"line {n}\n" for n in range(sent))
+        assert client.log(sim_id) == simulator.log
         before = tables(own_servers.database_url)
         rebuilt(own_servers)
         assert tables(own_servers.database_url) == before

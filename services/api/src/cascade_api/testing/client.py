@@ -109,6 +109,14 @@ class Client(httpx.Client):
         assert reply.status_code == 200, reply.text
         return reply.json()
 
+    def log(self, sim_id: str) -> str:
+        """A sim's whole log, asked for again while a gateway that lost its servers says 503."""
+        path = f"/api/sims/{sim_id}/log"
+        eventually(lambda: self.get(path).status_code != httpx.codes.SERVICE_UNAVAILABLE, what=path)
+        reply = self.get(path)
+        assert reply.status_code == 200, reply.text
+        return reply.text
+
     def sim(self, run_id: str, sim_id: str) -> dict[str, Any]:
         """One sim as its run shows it."""
         found: dict[str, Any] = next(
