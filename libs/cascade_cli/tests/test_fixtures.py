@@ -1,10 +1,15 @@
 """The fixtures give each test servers that work and data of its own."""
 
 import asyncio
+import socket
+import subprocess
+import sys
 
 import asyncpg
 import nats
 import pytest
+from cascade_cli.embedded import process
+from cascade_cli.embedded.errors import EmbeddedServerError
 from cascade_cli.embedded.nats import EmbeddedNats
 from cascade_cli.embedded.proxy import TcpProxy
 from cascade_cli.embedded.s3 import EmbeddedS3
@@ -107,3 +112,18 @@ async def test_a_frozen_proxy_keeps_the_connection_but_passes_nothing_on(fresh_n
         await proxy.restore()
         assert b"Authorization Violation" in await asyncio.wait_for(reader.readline(), 5)
         writer.close()
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="elsewhere a port that is held is its server's no more")
+def test_a_port_that_was_given_out_is_kept_for_its_server(monkeypatch: pytest.MonkeyPatch) -> None:
+    (port,) = process.free_ports(1)
+    only = range(port, port + 1)
+    monkeypatch.setattr(process, "_PORT_RANGE", only)
+    with pytest.raises(EmbeddedServerError, match="no 1 free ports"):
+        process.free_ports(1)
+    elsewhere = f"from cascade_cli.embedded import process as p; p._PORT_RANGE = {only!r}; p.free_ports(1)"
+    done = subprocess.run([sys.executable, "-c", elsewhere], capture_output=True, text=True, check=False)
+    assert "no 1 free ports" in done.stderr
+    for _ in range(2):  # also after a restart
+        with socket.create_server(("127.0.0.1", port)):
+            assert process.accepts(port)

@@ -14,6 +14,7 @@ import socket
 import subprocess
 import sys
 import time
+from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -30,7 +31,9 @@ _POLL_S = 0.01
 _LOG_TAIL_LINES = 15
 _LOG_MAX_BYTES = 8 * 1024 * 1024
 _PORT_RANGE = range(20_000, 32_000)
+_PORTS_HELD = 128  # of those given out last; more than anybody starts before the first of them listens
 _GUARD = Path(__file__).with_name("guard.py")
+_held_ports: deque[int] = deque()  # file descriptors of bound sockets, the oldest first
 
 
 @dataclass(frozen=True, slots=True)
@@ -240,21 +243,37 @@ class ServerProcess:
 
 
 def free_ports(count: int) -> list[int]:
-    """`count` different loopback ports that nobody listens on now. Somebody may take one before its server does.
+    """`count` different loopback ports that nobody listens on now, and that nobody else who asks here is given.
 
     They lie below the range from which systems number outgoing connections: a client that keeps calling a stopped
     server could otherwise be given that server's port as its own, and hold it against the restart.
     """
     with contextlib.ExitStack() as held:
-        ports: list[int] = []
+        found: dict[int, socket.socket] = {}
         for port in random.sample(_PORT_RANGE, len(_PORT_RANGE)):
-            if len(ports) == count:
-                return ports
-            one = held.enter_context(socket.socket(socket.AF_INET, socket.SOCK_STREAM))
+            probe = held.enter_context(socket.socket(socket.AF_INET, socket.SOCK_STREAM))
             with contextlib.suppress(OSError):
-                one.bind(("127.0.0.1", port))
-                ports.append(port)
+                probe.bind(("127.0.0.1", port))
+                found[port] = probe
+            if len(found) == count:
+                for one, bound in found.items():
+                    _hold(one, bound)
+                return list(found)
     raise EmbeddedServerError(f"no {count} free ports between {_PORT_RANGE.start} and {_PORT_RANGE.stop}")
+
+
+def _hold(port: int, probe: socket.socket) -> None:
+    """Leave `port` bound in this process, if its server may take it all the same.
+
+    A server binds its port seconds after it was found free, and until then any other one could be given it. Linux lets
+    a socket listen where another one is only bound if both say SO_REUSEADDR, as servers do and a look here does not.
+    """
+    probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    with contextlib.suppress(OSError):
+        socket.create_server(("127.0.0.1", port)).close()  # on other systems the held port would be nobody's
+        _held_ports.append(probe.detach())
+    while len(_held_ports) > _PORTS_HELD:
+        os.close(_held_ports.popleft())
 
 
 def accepts(port: int) -> bool:
