@@ -28,14 +28,14 @@ def test_it_forwards_a_commands_output_and_end(gateway: FakeGateway, faults: boo
     if faults:
         gateway.fail("heartbeat", 503)
         gateway.fail("logs", "drop-after", times=2)
-    assert start(gateway, "print('\\n'.join(map(str, range(400))))").wait(30) == 0
+    assert start(gateway, "print('\\n'.join(map(str, range(400))))").wait(60) == 0
     assert gateway.log == [str(number) for number in range(400)]
     assert gateway.final == {"state": "succeeded", "exit_code": 0, "error": None}
     assert gateway.attempts == set()
 
 
 def test_it_reports_a_failure(gateway: FakeGateway) -> None:
-    assert start(gateway, "raise SystemExit(3)").wait(30) == 3
+    assert start(gateway, "raise SystemExit(3)").wait(60) == 3
     assert gateway.final == {"state": "failed", "exit_code": 3, "error": "the command ended with 3"}
 
 
@@ -43,5 +43,5 @@ def test_it_stops_when_cancelled(gateway: FakeGateway) -> None:
     client = start(gateway, "import time; print('started', flush=True); time.sleep(600)")
     gateway.wait_for(lambda state: len(state.heartbeats) >= 2)
     gateway.cancel = True
-    assert client.wait(30) == 0
+    assert client.wait(60) == 0
     assert gateway.final is None

@@ -248,15 +248,15 @@ async def test_the_worker_fetches_a_trace_before_it_simulates(
         "--replay", str(log), "--delay", "0",
         CASCADE_TRACE_DIR=str(target), CASCADE_S3_ENDPOINT=store.endpoint, CASCADE_S3_PREFIX=prefix,
     )  # fmt: skip
-    assert await asyncio.to_thread(worker.wait, 30) == 0
+    assert await asyncio.to_thread(worker.wait, 60) == 0
     assert (target / "traces" / "kernel-1.traceg.xz").is_file()
 
+    gateway.state = "launching"  # before the next one asks, which would find its sim over
     other = start_worker(
         "--replay", str(log), CASCADE_TRACE_DIR=str(target.with_name("absent")),
         CASCADE_S3_ENDPOINT=store.endpoint, CASCADE_S3_PREFIX=prefix,
     )  # fmt: skip
-    gateway.state = "launching"
-    assert await asyncio.to_thread(other.wait, 30) == 2
+    assert await asyncio.to_thread(other.wait, 60) == 2
     assert f"missing s3://cascade/{prefix}/absent/traces/kernelslist.g" in str(
         gateway.heartbeats[-1]["error"]
     )

@@ -1,6 +1,7 @@
 """Retries: what is repeated, what is not, and that a repeat never doubles or loses a line."""
 
 import os
+import time
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 from subprocess import Popen
@@ -15,11 +16,11 @@ from cascade_worker.errors import (
 )
 from cascade_worker.gateway import Gateway, Identity, Outcome, RetryPolicy, open_client
 from cascade_worker.settings import load_settings
-from cascade_worker.testing import FakeGateway, Fault
+from cascade_worker.testing import PATIENCE_S, FakeGateway, Fault
 
 StartWorker = Callable[..., "Popen[str]"]
 
-FAST = RetryPolicy(first_pause_s=0.01, longest_pause_s=0.05, give_up_after_s=10.0)
+FAST = RetryPolicy(first_pause_s=0.01, longest_pause_s=0.05, give_up_after_s=PATIENCE_S)
 
 
 @pytest.fixture
@@ -106,9 +107,11 @@ async def test_giving_up_says_what_the_last_attempt_met(gateway: FakeGateway) ->
     short = RetryPolicy(first_pause_s=0.01, longest_pause_s=0.02, give_up_after_s=0.2)
     async with open_client(base_url=gateway.url, token=gateway.token, identity=identity) as http:
         client = Gateway(http, identity=identity, engine="accel-sim", retry=short, upload_retry=short)
+        started = time.monotonic()
         with pytest.raises(GatewayUnavailableError, match="log chunk 4 failed: 503 told to fail"):
             await client.send_chunk(LogChunk(4, ("one",)))
-    assert gateway.calls_failed >= 3
+    # Not how often it tried: one call of a machine that stands still takes all the time there is.
+    assert time.monotonic() - started >= 0.2
 
 
 async def test_a_gateway_that_is_away_is_waited_for(gateway: FakeGateway) -> None:
@@ -142,16 +145,16 @@ def test_a_nonce_is_new_in_every_process() -> None:
 def test_heartbeats_go_on_while_a_chunk_waits_on_retries(
     gateway: FakeGateway, start_worker: StartWorker, recorded: Callable[[str], Path]
 ) -> None:
-    gateway.fail("logs", 503, times=4)
+    gateway.fail("logs", 503, times=10_000)
     log = recorded("rtx3070-babelstream")
     worker = start_worker("--replay", str(log), "--delay", "0", CASCADE_HEARTBEAT_INTERVAL_S="0.1")
     gateway.wait_for(lambda state: state.calls_failed >= 1)
     beats = len(gateway.heartbeats)
-    gateway.wait_for(lambda state: len(state.heartbeats) >= beats + 3 or bool(state.chunks))
-    assert len(gateway.heartbeats) > beats
+    gateway.wait_for(lambda state: len(state.heartbeats) >= beats + 3)
+    assert gateway.chunks == {}
+    gateway.work_again()
     assert worker.wait(60) == 0
     assert len(gateway.log) == 10248
-    assert gateway.calls_failed == 4
 
 
 def test_heartbeats_keep_their_pace_and_survive_failures(

@@ -12,7 +12,7 @@ from cascade_worker import upload
 from cascade_worker.errors import FencedOffError
 from cascade_worker.gateway import Gateway, Identity, RetryPolicy, open_client
 from cascade_worker.rundir import clear_neighbours, hold, make_run_dir
-from cascade_worker.testing import FakeGateway
+from cascade_worker.testing import PATIENCE_S, FakeGateway
 from cascade_worker.upload import is_accepted_name, looks_like_text, upload_outputs
 
 
@@ -38,7 +38,7 @@ def before(run_dir: Path, configs: Path) -> dict[str, str]:
 
 
 async def send(
-    state: FakeGateway, run_dir: Path, before: dict[str, str], *, give_up_after_s: float = 20.0
+    state: FakeGateway, run_dir: Path, before: dict[str, str], *, give_up_after_s: float = PATIENCE_S
 ) -> None:
     identity = Identity(sim_id=state.sim_id)
     policy = RetryPolicy(first_pause_s=0.01, longest_pause_s=0.05, give_up_after_s=give_up_after_s)

@@ -23,7 +23,7 @@ def test_a_complete_run_succeeds_and_everything_precedes_the_final_heartbeat(
     gateway: FakeGateway, start_worker: StartWorker, play: Play, recorded: Recorded
 ) -> None:
     play("rtx3070-babelstream")
-    assert start_worker().wait(30) == 0
+    assert start_worker().wait(60) == 0
     assert gateway.final == {"state": "succeeded", "exit_code": 0, "error": None, "engine": "accel-sim"}
     assert gateway.log == lines_of(recorded("rtx3070-babelstream"))
     assert gateway.order[0] == "heartbeat running"
@@ -41,7 +41,7 @@ def test_the_simulator_gets_the_real_arguments_in_a_fresh_directory_with_every_c
     run_dir.mkdir(parents=True)
     (run_dir / "left-over.txt").write_text("from an earlier start")
     play("rtx3070-babelstream")
-    assert start_worker().wait(30) == 0
+    assert start_worker().wait(60) == 0
     directory, *arguments = json.loads((run_dir / "arguments.json").read_text())
     assert directory == str(run_dir)
     assert arguments == [
@@ -62,7 +62,7 @@ def test_the_simulator_does_not_see_the_token(
     gateway: FakeGateway, start_worker: StartWorker, play: Play
 ) -> None:
     play("rtx3070-babelstream")
-    assert start_worker().wait(30) == 0
+    assert start_worker().wait(60) == 0
     assert "token-seen.txt" not in gateway.files
 
 
@@ -89,7 +89,7 @@ def test_a_run_that_was_no_success_is_reported_as_failed_with_the_reason(
 ) -> None:
     log, behaviour, exit_code, words = run
     play(log, **behaviour)
-    assert start_worker().wait(30) == (exit_code or 1)
+    assert start_worker().wait(60) == (exit_code or 1)
     assert gateway.final is not None
     assert gateway.final["state"] == "failed"
     assert gateway.final["exit_code"] == exit_code
@@ -106,7 +106,7 @@ def test_fewer_kernels_than_the_list_asks_for_is_no_success(
     with (trace_dir / "traces" / "kernelslist.g").open("a") as kernels:
         kernels.write("kernel-7.traceg\n")
     play("rtx3070-babelstream")
-    assert start_worker().wait(30) == 1
+    assert start_worker().wait(60) == 1
     assert gateway.final is not None
     assert gateway.final["state"] == "failed"
     assert "6" in str(gateway.final["error"])
@@ -119,14 +119,14 @@ def test_concurrent_kernels_all_count(
     kernels = "".join(f"kernel-{number}.traceg\n" for number in range(1, 6))
     (trace_dir / "traces" / "kernelslist.g").write_text(kernels)
     play("rtx3070-streams-concurrent")
-    assert start_worker().wait(30) == 0
+    assert start_worker().wait(60) == 0
 
 
 def test_a_log_cut_in_mid_line_is_sent_to_its_last_byte(
     gateway: FakeGateway, start_worker: StartWorker, play: Play, recorded: Recorded
 ) -> None:
     play("rtx3070-fail-bad-memcpy-line", signal="SIGABRT")
-    assert start_worker().wait(30) == 134
+    assert start_worker().wait(60) == 134
     assert gateway.log == lines_of(recorded("rtx3070-fail-bad-memcpy-line"))
 
 
@@ -142,7 +142,7 @@ def test_a_missing_path_fails_with_exit_code_2_and_its_name(
     gateway: FakeGateway, start_worker: StartWorker, play: Play, accelsim_dir: Path, missing: str
 ) -> None:
     (accelsim_dir / missing).unlink()
-    assert start_worker().wait(30) == 2
+    assert start_worker().wait(60) == 2
     assert gateway.final is not None
     assert gateway.final["state"] == "failed"
     assert gateway.final["exit_code"] == 2
@@ -155,7 +155,7 @@ def test_a_missing_kernelslist_fails_with_exit_code_2_and_its_name(
 ) -> None:
     kernels = trace_dir / "traces" / "kernelslist.g"
     kernels.unlink()
-    assert start_worker().wait(30) == 2
+    assert start_worker().wait(60) == 2
     assert gateway.final is not None
     assert gateway.final["exit_code"] == 2
     assert str(kernels) in str(gateway.final["error"])
@@ -166,7 +166,7 @@ def test_a_binary_that_cannot_run_says_so(
 ) -> None:
     binary = accelsim_dir / "gpu-simulator/bin/release/accel-sim.out"
     binary.write_bytes(b"\x7fNOT-AN-ELF")
-    assert start_worker().wait(30) == 126
+    assert start_worker().wait(60) == 126
     assert gateway.final is not None
     assert gateway.final["exit_code"] == 126
     assert "accel-sim.out: Exec format error" in str(gateway.final["error"])

@@ -9,18 +9,16 @@ from subprocess import Popen
 
 import psutil
 import pytest
-from cascade_worker.testing import FakeGateway
+from cascade_worker.testing import PATIENCE_S, FakeGateway
 
 StartWorker = Callable[..., "Popen[str]"]
 Play = Callable[..., None]
-
-DEADLINE_S = 20.0
 
 
 def wait_until_gone(pid_file: Path) -> None:
     """The process that noted its id there has ended (or is a zombie that nobody has reaped yet)."""
     pid = int(pid_file.read_text())
-    deadline = time.monotonic() + DEADLINE_S
+    deadline = time.monotonic() + PATIENCE_S
     while time.monotonic() < deadline:
         try:
             if psutil.Process(pid).status() == psutil.STATUS_ZOMBIE:
@@ -28,7 +26,7 @@ def wait_until_gone(pid_file: Path) -> None:
         except psutil.NoSuchProcess:
             return
         time.sleep(0.02)
-    raise AssertionError(f"process {pid} is still there after {DEADLINE_S} s")
+    raise AssertionError(f"process {pid} is still there after {PATIENCE_S} s")
 
 
 @pytest.fixture
@@ -44,7 +42,7 @@ def test_a_cancel_ends_the_simulator_and_uploads_nothing(
     worker = start_worker(CASCADE_HEARTBEAT_INTERVAL_S="0.1", CASCADE_STOP_GRACE_S="0.3")
     gateway.wait_for(lambda state: len(state.log) == 300)
     gateway.cancel = True
-    assert worker.wait(30) == 0
+    assert worker.wait(60) == 0
     wait_until_gone(pid_file)
     assert gateway.files == {}
     assert gateway.final is None
@@ -55,7 +53,7 @@ def test_a_cancel_before_the_start_starts_nothing(
 ) -> None:
     gateway.cancel = True
     play("rtx3070-babelstream")
-    assert start_worker().wait(30) == 0
+    assert start_worker().wait(60) == 0
     assert gateway.order == ["heartbeat running"]
     assert not run_dir.exists()
 
@@ -65,7 +63,7 @@ def test_a_sim_that_is_over_is_not_simulated_again(
 ) -> None:
     gateway.state = "failed"
     play("rtx3070-babelstream")
-    assert start_worker().wait(30) == 0
+    assert start_worker().wait(60) == 0
     assert gateway.order == ["heartbeat running"]
     assert not run_dir.exists()
 
@@ -78,7 +76,7 @@ def test_a_cancel_is_heard_while_a_chunk_is_being_retried(
     worker = start_worker(CASCADE_HEARTBEAT_INTERVAL_S="0.1")
     gateway.wait_for(lambda state: state.calls_failed >= 2)
     gateway.cancel = True
-    assert worker.wait(30) == 0
+    assert worker.wait(60) == 0
     assert gateway.chunks == {}
 
 
@@ -91,7 +89,7 @@ def test_a_second_start_is_fenced_off_and_leaves_quietly(
 ) -> None:
     gateway.log_owner = "1.first-start"
     play("rtx3070-babelstream", hang_after_lines=300, pid_file=str(pid_file))
-    assert start_worker(CASCADE_ATTEMPT="1").wait(30) == 0
+    assert start_worker(CASCADE_ATTEMPT="1").wait(60) == 0
     wait_until_gone(pid_file)
     assert gateway.chunks == {}
     assert gateway.files == {}
@@ -103,7 +101,7 @@ def test_every_call_carries_the_attempt_and_a_nonce_of_the_process(
     gateway: FakeGateway, start_worker: StartWorker, play: Play
 ) -> None:
     play("rtx3070-babelstream")
-    assert start_worker(CASCADE_ATTEMPT="a7").wait(30) == 0
+    assert start_worker(CASCADE_ATTEMPT="a7").wait(60) == 0
     assert len(gateway.attempts) == 1
     attempt, nonce = gateway.attempts.pop().split(".")
     assert attempt == "a7"
@@ -114,7 +112,7 @@ def test_a_start_by_hand_names_no_attempt(
     gateway: FakeGateway, start_worker: StartWorker, play: Play
 ) -> None:
     play("rtx3070-babelstream")
-    assert start_worker().wait(30) == 0
+    assert start_worker().wait(60) == 0
     assert gateway.attempts == set()
 
 
@@ -125,7 +123,7 @@ def test_sigterm_ends_the_simulator_and_says_so(
     worker = start_worker()
     gateway.wait_for(lambda state: len(state.log) == 300)
     worker.send_signal(signal.SIGTERM)
-    assert worker.wait(30) == 143
+    assert worker.wait(60) == 143
     wait_until_gone(pid_file)
     assert gateway.final is not None
     assert gateway.final["exit_code"] == 143
@@ -140,7 +138,7 @@ def test_a_killed_worker_takes_its_simulator_along(
     worker = start_worker()
     gateway.wait_for(lambda state: len(state.log) == 300)
     worker.kill()
-    worker.wait(30)
+    worker.wait(60)
     wait_until_gone(pid_file)
 
 
@@ -149,7 +147,7 @@ def test_what_the_simulator_forked_does_not_outlive_it(
 ) -> None:
     child = tmp_path / "child.pid"
     play("rtx3070-babelstream", fork=str(child))
-    assert start_worker().wait(30) == 0
+    assert start_worker().wait(60) == 0
     wait_until_gone(child)
 
 
@@ -172,7 +170,7 @@ def test_a_wrong_token_ends_the_worker_without_a_simulation(
     worker_output: Callable[[], str],
 ) -> None:
     play("rtx3070-babelstream")
-    assert start_worker(CASCADE_TOKEN="wrong").wait(30) == 1
+    assert start_worker(CASCADE_TOKEN="wrong").wait(60) == 1
     assert not run_dir.exists()
     assert "401" in worker_output()
     assert "missing or wrong token" in worker_output()
@@ -184,7 +182,7 @@ def test_a_refused_log_ends_the_simulation_as_failed(
 ) -> None:
     gateway.fail("logs", 422)
     play("rtx3070-babelstream", hang_after_lines=300, pid_file=str(pid_file))
-    assert start_worker().wait(30) == 1
+    assert start_worker().wait(60) == 1
     wait_until_gone(pid_file)
     assert gateway.final is not None
     assert gateway.final["state"] == "failed"
@@ -197,7 +195,7 @@ def test_a_refused_log_ends_the_simulation_as_failed(
 def test_a_missing_variable_is_named(
     gateway: FakeGateway, start_worker: StartWorker, variable: str, worker_output: Callable[[], str]
 ) -> None:
-    assert start_worker(**{variable: ""}).wait(30) == 2
+    assert start_worker(**{variable: ""}).wait(60) == 2
     assert f"{variable} is not set" in worker_output()
     assert worker_output().count("\n") == 1
 
@@ -219,6 +217,6 @@ def test_a_wrong_variable_is_named(
     value: str,
     worker_output: Callable[[], str],
 ) -> None:
-    assert start_worker(**{variable: value}).wait(30) == 2
+    assert start_worker(**{variable: value}).wait(60) == 2
     assert variable in worker_output()
     assert gateway.order == []

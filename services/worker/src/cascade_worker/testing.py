@@ -22,6 +22,9 @@ _NAME = re.compile(r"(?!\.\.?\Z)[A-Za-z0-9._-]{1,128}")
 
 Call = Literal["heartbeat", "logs", "step-timeline", "files"]
 
+PATIENCE_S = 60.0
+"""What must come may take this long on a machine that does other work too. [s]"""
+
 
 @dataclass(frozen=True, slots=True)
 class Fault:
@@ -73,7 +76,12 @@ class FakeGateway:
         with self.changed:
             self.faults.append(Fault(call, how, times))
 
-    def wait_for(self, condition: Callable[["FakeGateway"], bool], *, timeout_s: float = 20.0) -> None:
+    def work_again(self) -> None:
+        """Break no more calls."""
+        with self.changed:
+            self.faults.clear()
+
+    def wait_for(self, condition: Callable[["FakeGateway"], bool], *, timeout_s: float = PATIENCE_S) -> None:
         """Block until the state satisfies `condition`. Raises TimeoutError after `timeout_s`. [s]"""
         with self.changed:
             if not self.changed.wait_for(lambda: condition(self), timeout_s):
