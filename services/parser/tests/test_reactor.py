@@ -45,7 +45,7 @@ async def append(log: MemoryLog, *facts: AnyFact) -> None:
 
 async def ended(log: MemoryLog, sim_id: str = SIM) -> None:
     await log.append(reported(SimState.SUCCEEDED, 9, exit_code=0, sim_id=sim_id))
-    await until(lambda: is_parsed(log, sim_id), deadline_s=10)
+    await until(lambda: is_parsed(log, sim_id))
 
 
 async def cycles_of(log: MemoryLog, sim_id: str = SIM) -> list[int | None]:

@@ -12,10 +12,10 @@ from contextlib import suppress
 import structlog
 from cascade_core import subjects
 from cascade_core.errors import LogUnavailable
-from cascade_core.jetstream.lease import Lease, try_acquire
+from cascade_core.jetstream.lease import RELEASE_TIMEOUT_S, Lease, try_acquire
 from cascade_core.jetstream.provision import LEASE_TTL_S
 from cascade_core.jetstream.stream_subjects import subjects_in
-from cascade_core.tasks import end
+from cascade_core.tasks import end, undisturbed
 from nats.aio.client import Client
 from nats.errors import Error as NatsError
 from nats.js.errors import APIError
@@ -77,8 +77,13 @@ class Shares:
                 await self._round()
                 await asyncio.sleep(ROUND_EVERY_S)
         finally:
-            await asyncio.gather(*(self._release(partition) for partition in list(self._held)))
-            with suppress(*_TROUBLE):
+            # Whoever ends this asks again soon; the others would have to wait until what was not given back runs out.
+            await undisturbed(self._leave())
+
+    async def _leave(self) -> None:
+        await asyncio.gather(*(self._release(partition) for partition in list(self._held)))
+        with suppress(*_TROUBLE):
+            async with asyncio.timeout(RELEASE_TIMEOUT_S):
                 await self._client.jetstream().publish(_LEFT + self._holder)
 
     async def _round(self) -> None:

@@ -60,7 +60,7 @@ async def parsing(log: EventLog) -> AsyncIterator[ParserReactor]:
 
 
 async def until(
-    condition: Callable[[], Awaitable[bool]], *, deadline_s: float = 30, every_s: float = 0.02
+    condition: Callable[[], Awaitable[bool]], *, deadline_s: float = 60, every_s: float = 0.02
 ) -> None:
     """Wait for `condition`, or fail at the deadline."""
     async with asyncio.timeout(deadline_s):
