@@ -54,6 +54,7 @@ async def nats_log(fresh_nats: EmbeddedNats) -> AsyncIterator[JetStreamLog]:
         yield JetStreamLog(client)
 
 
+@pytest.mark.timeout(600)  # the upload of a thousand files took 33 s on two busy cores
 @pytest.mark.parametrize("name", cases("upload_scans"))
 async def test_an_upload_goes_scan_by_scan_as_the_case_says(
     name: str, s3: S3Bucket, nats_log: JetStreamLog, tmp_path: Path, stand_in: Callable[..., str]

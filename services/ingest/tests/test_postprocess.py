@@ -2,6 +2,10 @@
 
 import asyncio
 import gc
+import os
+import signal
+import subprocess
+import sys
 from collections.abc import AsyncIterator, Callable
 from contextlib import suppress
 from pathlib import Path
@@ -170,6 +174,8 @@ async def test_a_download_that_breaks_off_leaves_nothing_that_was_never_awaited(
                 yield piece
             raise BucketUnavailable("broke off")
 
+    gc.collect()
+    recwarn.clear()  # of what tests before this one left behind
     bench = Bench(log, Broken(), tmp_path, command=stand_in("ok"))
     await bench.put(T, {**RAW, **{f"traces/kernel-{number}.trace": "x" for number in range(20, 40)}})
     await bench.scan(2)
@@ -224,6 +230,16 @@ async def test_a_post_processor_that_is_deaf_to_sigterm_ends_before_its_copy_is_
     await end(running)
     await until(lambda: none_runs_with(str(go_on)))
     assert list((tmp_path / "scratch").iterdir()) == []
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux ties a process to its parent")
+def test_a_post_processor_whose_ingest_was_killed_before_it_began_does_not_begin() -> None:
+    begin = "import sys; from cascade_ingest.postprocess import die_with; die_with(int(sys.argv[1])); print('begun')"
+    for parent, code, said in ((os.getpid(), 0, "begun\n"), (os.getppid(), -signal.SIGKILL, "")):
+        child = subprocess.run(
+            [sys.executable, "-c", begin, str(parent)], stdout=subprocess.PIPE, text=True, check=False
+        )
+        assert (child.returncode, child.stdout) == (code, said)
 
 
 async def none_runs_with(argument: str) -> bool:

@@ -16,6 +16,7 @@ import sys
 import uuid
 from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TypeVar
 from urllib.parse import quote
@@ -93,7 +94,7 @@ class Postprocessor:
                     stdout=output,
                     stderr=asyncio.subprocess.STDOUT,
                     start_new_session=True,
-                    preexec_fn=_die_with_parent,
+                    preexec_fn=partial(die_with, os.getpid()),
                     env={key: value for key, value in os.environ.items() if not key.startswith("CASCADE_")},
                 )
             except OSError as error:
@@ -128,10 +129,12 @@ def _left_behind(scratch: Path, trace_id: str) -> list[Path]:
     return [path for path in scratch.glob("*") if path.name.rpartition("@")[0] == name]
 
 
-def _die_with_parent() -> None:
-    # Runs in the child before exec: no post-processor outlives a killed ingest.
+def die_with(parent: int) -> None:
+    """Tie this process, a child that has not begun its program yet, to its parent: none outlives a killed ingest."""
     if sys.platform == "linux":
         ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+        if os.getppid() != parent:  # killed before the line above, which tells of no death that was earlier
+            os.kill(os.getpid(), signal.SIGKILL)
 
 
 def safe_name(trace_id: str) -> str:
