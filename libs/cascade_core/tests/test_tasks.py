@@ -5,6 +5,8 @@ import asyncio
 import pytest
 from cascade_core.tasks import TaskSet, end, passed, undisturbed
 
+PATIENCE_S = 60.0
+
 
 class Deaf:
     """A task that loses its first cancels, as a wait for a result that has just come does."""
@@ -25,7 +27,7 @@ class Deaf:
 async def test_a_cancel_that_gets_lost_is_asked_for_again() -> None:
     task = asyncio.create_task(Deaf(2).run())
     await asyncio.sleep(0)
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(PATIENCE_S):
         await end(task)
     assert task.cancelled()
 
@@ -48,7 +50,7 @@ async def test_the_first_failure_ends_all_and_is_raised() -> None:
     together = TaskSet()
     deaf = together.create(Deaf(1).run())
     together.create(failing())
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(PATIENCE_S):
         with pytest.raises(ValueError, match="first"):
             await together.wait()
     assert deaf.cancelled()
@@ -69,7 +71,7 @@ async def test_a_task_may_end_by_itself_and_others_may_join_later() -> None:
         together.create(last())
 
     together.create(first())
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(PATIENCE_S):
         await together.wait(stop)
     assert ran == ["first", "last"]
 
@@ -88,7 +90,7 @@ async def test_a_caller_who_is_cancelled_meanwhile_still_leaves_no_task() -> Non
     deaf = asyncio.create_task(Deaf(2).run())
     caller = asyncio.create_task(end(deaf))
     await asyncio.sleep(0)
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(PATIENCE_S):
         await end(caller)
     assert deaf.cancelled()
     assert caller.cancelled()
@@ -117,7 +119,7 @@ async def test_work_that_must_not_be_disturbed_goes_on_through_any_number_of_can
     await asyncio.sleep(0)
     assert not done
     go_on.set()
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(PATIENCE_S):
         await asyncio.wait([calling])
     assert calling.cancelled()
     assert done == ["after"]
@@ -144,4 +146,4 @@ async def test_an_event_is_waited_for_no_longer_than_asked() -> None:
     event = asyncio.Event()
     assert not await passed(event, within_s=0.01)
     event.set()
-    assert await passed(event, within_s=5)
+    assert await passed(event, within_s=PATIENCE_S)

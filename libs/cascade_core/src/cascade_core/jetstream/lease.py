@@ -29,6 +29,7 @@ RELEASE_TIMEOUT_S = 1.0
 """Without a server the key runs out by itself; a process that ends does not wait for that."""
 
 _TROUBLE = (APIError, NatsError, TimeoutError, OSError)
+_WRONG_LAST_SEQUENCE = (10071, 10164)
 
 
 class Lease:
@@ -51,7 +52,8 @@ class Lease:
             await asyncio.sleep(min(wait_s, max(self._good_until - loop.time(), 0)))
             asked_at = loop.time()
             try:
-                async with asyncio.timeout_at(self._good_until):
+                # Not all the time that is left: an answer that is lost with its connection leaves time to ask again.
+                async with asyncio.timeout_at(min(self._good_until, asked_at + RENEW_EVERY_S)):
                     self._revision = await self._refreshed()
             except KeyWrongLastSequenceError as error:
                 self._lose(str(error))
@@ -67,20 +69,33 @@ class Lease:
         """Let the next one lead at once. Does nothing to a key that somebody else holds by now."""
         with suppress(*_TROUBLE):
             async with asyncio.timeout(RELEASE_TIMEOUT_S):
-                await self._kv.delete(self._name, last=self._revision)
+                await self._deleted()
 
     async def _refreshed(self) -> int:
         try:
             return await self._kv.update(self._name, self._holder.encode(), last=self._revision)
         except KeyWrongLastSequenceError:
             # The answer to an earlier refresh may have been lost on the way.
-            try:
-                entry = await self._kv.get(self._name)
-            except KeyNotFoundError as error:
-                raise KeyWrongLastSequenceError(description="the key is gone") from error
-            if entry.value != self._holder.encode():
+            return await self._kv.update(self._name, self._holder.encode(), last=await self._newer_revision())
+
+    async def _deleted(self) -> None:
+        try:
+            await self._kv.delete(self._name, last=self._revision)
+        except APIError as error:
+            if error.err_code not in _WRONG_LAST_SEQUENCE:
                 raise
-            return await self._kv.update(self._name, self._holder.encode(), last=entry.revision)
+            # The end of the renewal may have cut off the answer to the last refresh.
+            await self._kv.delete(self._name, last=await self._newer_revision())
+
+    async def _newer_revision(self) -> int | None:
+        """The key's revision where it is not the known one. Raises KeyWrongLastSequenceError where it is not ours."""
+        try:
+            entry = await self._kv.get(self._name)
+        except KeyNotFoundError as error:
+            raise KeyWrongLastSequenceError(description="the key is gone") from error
+        if entry.value != self._holder.encode():
+            raise KeyWrongLastSequenceError(description="somebody else holds the key")
+        return entry.revision
 
     def _lose(self, reason: str) -> None:
         self.lost.set()  # before anything that might fail
