@@ -16,6 +16,7 @@ import pytest
 import pytest_asyncio
 from cascade_cli import web_commands
 from cascade_cli.testing_serve import Server, serving
+from cascade_launcher.trace_paths import trace_dir
 from playwright.async_api import Browser, ConsoleMessage, Error, Page, ViewportSize, async_playwright, expect
 
 SIMULATOR = Path(__file__).parent / "simulator.py"
@@ -25,8 +26,13 @@ SETTINGS = {
     "CASCADE_WORKSPACE": "acme-lab",
 }
 # A machine that does much else at once is slow, not wrong.
-expect.set_options(timeout=20_000)
+WITHIN_MS = 60_000
+TEST_TIMEOUT_S = 600
+"""A test waits for many things one after another, the first of a session for the server and the dashboard too."""
+expect.set_options(timeout=WITHIN_MS)
 SAMPLE_RUN = "run-sample-opt125m-h100-e2e"
+KERNELS_OF_DEMO = 8
+"""Of the bundled trace."""
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -35,6 +41,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if here in item.path.parents:
             item.add_marker(pytest.mark.browser)
+            item.add_marker(pytest.mark.timeout(TEST_TIMEOUT_S))
             item.add_marker(pytest.mark.asyncio(loop_scope="session"), append=False)
             if chromium() is None:
                 item.add_marker(
@@ -98,7 +105,9 @@ async def browser() -> AsyncIterator[Browser]:
     """Chromium. The sandbox needs rights that a container does not give."""
     async with async_playwright() as playwright:
         launched = await playwright.chromium.launch(
-            executable_path=chromium(), args=["--no-sandbox", "--disable-dev-shm-usage", "--disable-gpu"]
+            executable_path=chromium(),
+            args=["--no-sandbox", "--disable-dev-shm-usage", "--disable-gpu"],
+            timeout=2 * WITHIN_MS,
         )
         yield launched
         await launched.close()
@@ -120,7 +129,7 @@ async def open_page(browser: Browser) -> AsyncIterator[OpenPage]:
 
     async def open_one(server: Server, path: str = "/", *, log_in: bool = True, **options: Any) -> Page:
         context = await browser.new_context(**{"viewport": DESKTOP, "reduced_motion": "reduce"} | options)
-        context.set_default_timeout(20_000)
+        context.set_default_timeout(WITHIN_MS)
         contexts.append(context)
         page = await context.new_page()
         page.on("console", listen)
@@ -145,5 +154,12 @@ async def estimated_run(server: Server) -> str:
     """An ended run of the bundled trace, estimated on three configs."""
     trace_id = await server.upload("demo")
     run_id = await server.launch(trace_id, {"SM80_A100": 2, "SM80_A100_40GB": 1, "SM80_A30": 1})
-    await server.ended(run_id)
+    await server.ended(run_id, kernels=KERNELS_OF_DEMO)
     return run_id
+
+
+def let_go_on(server: Server, trace_id: str) -> None:
+    """The sims of this held trace go on with the second half of their log."""
+    directory = trace_dir(server.data_dir, bucket="cascade", prefix="accelsim-traces", trace_id=trace_id)
+    assert directory.is_dir()
+    (directory / "go on").touch()

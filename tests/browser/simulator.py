@@ -12,6 +12,7 @@ import os
 import signal
 import sys
 import time
+import urllib.error
 import urllib.request
 from pathlib import Path
 
@@ -21,6 +22,8 @@ DELAYS_S = {"live": "0.06", "endless": "5"}
 LINES_OF_THREE_KERNELS = 5600
 CHUNK_LINES = 400
 HEARTBEAT_S = 2.0
+PATIENCE_S = 60.0
+RETRY_S = 0.5
 
 
 def main() -> None:
@@ -55,6 +58,19 @@ def stand_halfway(engine: str) -> None:
 
 
 def post(what: str, body: object) -> bytes:
+    """Tell the app, again while it does not answer or says 503; returns its answer."""
+    until = time.monotonic() + PATIENCE_S
+    while True:
+        try:
+            return post_once(what, body)
+        except OSError as error:
+            refused = isinstance(error, urllib.error.HTTPError) and error.code < 500
+            if refused or time.monotonic() > until:
+                raise
+            time.sleep(RETRY_S)
+
+
+def post_once(what: str, body: object) -> bytes:
     """Tell the app; returns its answer."""
     request = urllib.request.Request(
         f"{os.environ['CASCADE_MAIN_URL']}/api/sims/{os.environ['CASCADE_SIM_ID']}/{what}",

@@ -1,7 +1,9 @@
 """A page that lives on a stream: what a reader is doing goes on while events redraw it."""
 
 import asyncio
+from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
+from typing import Any
 
 from cascade_cli.testing_runs import operator_log, tell, tell_run
 from cascade_cli.testing_serve import PATIENCE_S, Server
@@ -20,6 +22,7 @@ async def test_the_question_before_a_cancel_keeps_the_focus_where_the_reader_put
         run = await tell_run(log, "demo", {"SM80_A100": 1})
         sim = run.sims[0]
         await tell(log, [*run.launched(sim), run.heartbeat(sim)])
+        await server.shows(run.run_id, all_sims("running"), "runs")
         page = await open_page(server, f"/runs/{run.run_id}")
         await page.get_by_test_id("cancel-run").click()
         await expect(page.get_by_test_id("confirm-cancel")).to_be_focused()
@@ -42,12 +45,12 @@ async def test_a_cancelled_sim_is_not_called_failed_for_having_been_silent(
         run = await tell_run(log, "demo", {"SM80_A100": 1})
         sim = run.sims[0]
         await tell(log, [*run.launched(sim), run.heartbeat(sim), run.silent(sim)])
+    await server.shows(run.run_id, all_sims("lost"), "is lost")
     page = await open_page(server, f"/runs/{run.run_id}/sims/{sim.sim_id}")
     drawer = page.get_by_test_id("sim-drawer")
     banner = drawer.locator(".banner")
     await expect(banner).to_contain_text("Lost")
-    async with server.client() as client:
-        (await client.post(f"/api/runs/{run.run_id}/cancel")).raise_for_status()
+    await server.cancel(run.run_id)
     await expect(drawer.get_by_test_id("state")).to_have_text("cancelled")
     await expect(banner).to_have_text("Before it was cancelledno heartbeat for 60s")
 
@@ -58,6 +61,7 @@ async def test_a_key_that_comes_before_the_next_frame_closes_a_sims_details(
     async with operator_log(server.data_dir) as log:
         run = await tell_run(log, "demo", {"SM80_A100": 1})
         await tell(log, run.launched(run.sims[0]))
+    await server.shows(run.run_id, all_sims("launching"), "is launched")
     page = await open_page(server, "/traces")
     await page.clock.install()
     await page.goto(f"{server.url}/runs/{run.run_id}")
@@ -79,6 +83,10 @@ async def test_a_running_sims_log_is_followed_though_it_came_before_the_run_did(
         run = await tell_run(log, "demo", {"SM80_A100": 1})
         sim = run.sims[0]
         await tell(log, [*run.launched(sim), run.heartbeat(sim), run.chunk(sim, 0, numbered(0, 300))])
+        # The page reads the log once until it has the run, which it gets when it has the log.
+        await server.shows(
+            run.run_id, lambda shown: shown["sims"][0]["log_tail"][-1:] == ["line 299"], "has a log"
+        )
         page = await open_page(server, "/traces")
         asked = asyncio.Event()
 
@@ -107,7 +115,7 @@ async def test_a_slow_estimate_arrives_though_kernels_land_meanwhile(
     await page.goto(f"{server.url}/runs/{run_id}")
     first = await asyncio.wait_for(asked.get(), PATIENCE_S)
     running = page.get_by_test_id("sim-card")
-    await expect(running).to_have_attribute("data-state", "running", timeout=60_000)
+    await expect(running).to_have_attribute("data-state", "running")
     sim_id = (await server.run(run_id))["sims"][0]["id"]
     async with operator_log(server.data_dir) as log:
         for index in range(2):
@@ -128,8 +136,12 @@ async def test_a_slow_estimate_arrives_though_kernels_land_meanwhile(
     # What landed since is asked for after it.
     await page.clock.fast_forward(60_000)
     await (await asyncio.wait_for(asked.get(), PATIENCE_S)).continue_()
-    async with server.client() as client:
-        (await client.post(f"/api/runs/{run_id}/cancel")).raise_for_status()
+    await server.cancel(run_id)
+
+
+def all_sims(state: str) -> Callable[[dict[str, Any]], bool]:
+    """Whether every sim of a run is in this state."""
+    return lambda shown: all(sim["state"] == state for sim in shown["sims"])
 
 
 def numbered(start: int, end: int) -> list[str]:

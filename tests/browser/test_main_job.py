@@ -9,9 +9,7 @@ from cascade_cli import bundled
 from cascade_cli.testing_serve import Server
 from playwright.async_api import Page, expect
 
-from tests.browser.conftest import OpenPage
-
-ENDS_WITHIN_MS = 60_000
+from tests.browser.conftest import OpenPage, let_go_on
 
 
 async def run_command(text: str, *, directory: str, name: str) -> None:
@@ -42,7 +40,7 @@ async def test_the_first_trace_is_uploaded_launched_and_watched_to_its_end(
     # The command that the empty page shows works as it stands, and the trace appears without a reload.
     await run_command(command, directory=str(bundled.DEMO_TRACE), name="held-first")
     row = page.get_by_test_id("trace-row").filter(has_text="held-first")
-    await expect(row.get_by_test_id("state")).to_have_text("ready", timeout=ENDS_WITHIN_MS)
+    await expect(row.get_by_test_id("state")).to_have_text("ready")
     await expect(row).to_contain_text("demo/transformer-block")
 
     await row.get_by_role("link", name="held-first", exact=True).click()
@@ -70,17 +68,16 @@ async def watch_to_its_end(page: Page, server: Server, *, sims: int) -> None:
     cards = page.get_by_test_id("sim-card")
     await expect(cards).to_have_count(sims)
     first = cards.first
-    await expect(first.get_by_test_id("state")).to_have_text("running", timeout=ENDS_WITHIN_MS)
+    await expect(first.get_by_test_id("state")).to_have_text("running")
     await expect(first.locator("time")).to_have_text(re.compile(r"now|\d+ (s|min) ago"))
     # Kernels land while the sim still runs, with a log that moves.
-    await expect(first).to_contain_text(re.compile(r"[1-5] / 8 kernels"), timeout=ENDS_WITHIN_MS)
+    await expect(first).to_contain_text(re.compile(r"[1-5] / 8 kernels"))
     await expect(first).to_have_attribute("data-state", "running")
     await expect(first.locator("pre.tail")).not_to_have_text(" ")
     await expect(page.get_by_test_id("notice-replay")).to_contain_text("do not describe the trace")
 
-    (trace,) = server.data_dir.rglob("held-first/traces/kernelslist.g")
-    (trace.parents[1] / "go on").touch()
-    await expect(head.get_by_test_id("state")).to_have_text("succeeded", timeout=ENDS_WITHIN_MS)
+    let_go_on(server, "held-first")
+    await expect(head.get_by_test_id("state")).to_have_text("succeeded")
     for card in await cards.all():
         await expect(card).to_have_attribute("data-state", "succeeded")
         await expect(card).to_contain_text("6 / 8 kernels")
@@ -95,7 +92,7 @@ async def test_a_run_is_cancelled_only_after_a_second_click(server: Server, open
     run_id = await server.launch(trace_id, {"SM80_A100": 2})
     page = await open_page(server, f"/runs/{run_id}")
     cards = page.get_by_test_id("sim-card")
-    await expect(cards.first).to_have_attribute("data-state", "running", timeout=ENDS_WITHIN_MS)
+    await expect(cards.first).to_have_attribute("data-state", "running")
 
     await page.get_by_test_id("cancel-run").click()
     await expect(page.get_by_test_id("confirm-cancel")).to_be_focused()
@@ -117,7 +114,7 @@ async def test_a_failed_sim_says_why_at_the_top_of_its_run(server: Server, open_
     run_id = await server.launch(trace_id, {"SM80_A100": 1})
     page = await open_page(server, f"/runs/{run_id}")
     banner = page.get_by_test_id("failed-sims")
-    await expect(banner).to_contain_text("1 sim did not go well", timeout=ENDS_WITHIN_MS)
+    await expect(banner).to_contain_text("1 sim did not go well")
     await banner.get_by_role("link").click()
     drawer = page.get_by_test_id("sim-drawer")
     await expect(drawer).to_be_focused()

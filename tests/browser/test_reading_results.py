@@ -3,8 +3,9 @@
 import asyncio
 import json
 import re
+from typing import Any
 
-from cascade_cli.testing_runs import operator_log, recorded_lines, tell, tell_run
+from cascade_cli.testing_runs import KERNELS, operator_log, recorded_lines, tell, tell_run
 from cascade_cli.testing_serve import Server, eventually
 from playwright.async_api import Page, Route, expect
 
@@ -95,6 +96,7 @@ async def test_the_bars_show_ipc_cycles_and_instructions_too(
     number = page.get_by_test_id("compare-row").first.locator(".num:not(.err)").first
     await expect(number).to_contain_text("µs")
     await page.get_by_test_id("comparison-metric").select_option("ipc")
+    await expect(number).not_to_contain_text("µs")
     shown = float(await number.inner_text())
     assert any(abs(shown - one["gpu_ipc"]) <= 0.01 * one["gpu_ipc"] for one in first)
     await expect(page.get_by_test_id("group-by-name")).to_be_disabled()
@@ -109,7 +111,7 @@ async def test_a_sims_kernels_have_their_stalls_and_caches_on_a_page(
     server: Server, live_trace: str, open_page: OpenPage
 ) -> None:
     run_id = await server.launch(live_trace, {"SM80_A100": 1})
-    sim_id = (await server.ended(run_id))["sims"][0]["id"]
+    sim_id = (await server.ended(run_id, kernels=KERNELS))["sims"][0]["id"]
     page = await open_page(server, f"/runs/{run_id}/sims/{sim_id}")
     await page.get_by_test_id("open-kernels").click()
     await expect(page).to_have_url(re.compile(f"/sims/{sim_id}/kernels$"))
@@ -139,10 +141,9 @@ async def test_sums_over_different_numbers_of_kernels_are_no_bars_beside_each_ot
             await tell(log, [*run.launched(sim), run.heartbeat(sim)])
             await tell(log, run.logged(sim, lines[: int(len(lines) * part)]))
 
-    async def parsed() -> bool:
-        return [sim["kernels_done"] for sim in (await server.run(run.run_id))["sims"]] == [6, 2]
-
-    await eventually(parsed, "the told run was parsed")
+    await server.shows(
+        run.run_id, lambda shown: [sim["kernels_done"] for sim in shown["sims"]] == [6, 2], "is parsed"
+    )
 
     async def one_name(route: Route) -> None:
         answer = await route.fetch()
@@ -190,9 +191,7 @@ async def test_an_estimated_run_never_calls_its_times_simulated(
 async def test_an_estimated_total_comes_with_its_interval(
     server: Server, estimated_run: str, open_page: OpenPage
 ) -> None:
-    async with server.client() as client:
-        answer = (await client.get(f"/api/runs/{estimated_run}/estimate")).raise_for_status().json()
-    a100 = answer["configs"][0]
+    a100 = (await estimated(server, estimated_run))[0]
     page = await open_page(server, f"/runs/{estimated_run}")
     row = page.get_by_test_id("estimate-totals").locator("tbody tr").first
     await expect(row).to_contain_text("SM80_A100")
@@ -204,21 +203,35 @@ async def test_an_estimated_total_comes_with_its_interval(
     await expect(page.get_by_test_id("columns").locator("li").first).to_contain_text(f"interval {interval}")
 
 
+async def estimated(server: Server, run_id: str) -> list[dict[str, Any]]:
+    """The estimate on each config; a slow server answers first that it still computes it."""
+    configs: list[dict[str, Any]] = []
+
+    async def ready() -> bool:
+        nonlocal configs
+        async with server.client() as client:
+            answer = (await client.get(f"/api/runs/{run_id}/estimate")).raise_for_status().json()
+        configs = answer["configs"]
+        return all(config["state"] == "ready" for config in configs)
+
+    await eventually(ready, f"{run_id} is estimated")
+    return configs
+
+
 async def test_the_estimate_sharpens_while_kernels_are_simulated(server: Server, open_page: OpenPage) -> None:
     run_id = await server.launch(await server.upload("halfway-simulated"), {"SM80_A100": 1, "SM80_A30": 1})
     page = await open_page(server, f"/runs/{run_id}")
     totals = page.get_by_test_id("estimate-totals")
     for config in ("SM80_A100", "SM80_A30"):
         row = totals.locator("tbody tr").filter(has_text=config)
-        await expect(row).to_contain_text("3 of 8 kernels simulated, 5 estimated", timeout=60_000)
+        await expect(row).to_contain_text("3 of 8 kernels simulated, 5 estimated")
     await page.get_by_text("Every kernel, estimated or simulated").click()
     rows = page.get_by_test_id("estimate-kernels").locator(".grid-row:not(.grid-head)")
     await expect(rows).to_have_count(8)
     await expect(rows.nth(2)).to_contain_text("simulated")
     await expect(rows.nth(3)).to_contain_text("estimated")
     await expect(rows.nth(3)).to_contain_text(re.compile(r"µs to .* µs"))
-    async with server.client() as client:
-        (await client.post(f"/api/runs/{run_id}/cancel")).raise_for_status()
+    await server.cancel(run_id)
 
 
 async def test_runs_of_different_traces_are_compared_with_a_warning(
@@ -274,7 +287,7 @@ async def test_the_log_is_searched_by_its_keyboard(
     server: Server, live_trace: str, open_page: OpenPage
 ) -> None:
     run_id = await server.launch(live_trace, {"SM80_A100": 1})
-    sim_id = (await server.ended(run_id))["sims"][0]["id"]
+    sim_id = (await server.ended(run_id, kernels=KERNELS))["sims"][0]["id"]
     page = await open_page(server, f"/runs/{run_id}/sims/{sim_id}")
     await page.get_by_test_id("open-log").click()
     lines = page.get_by_test_id("log-lines")
@@ -324,14 +337,20 @@ async def test_the_kernel_timeline_zooms_and_names_a_kernel_by_keyboard_and_by_m
     server: Server, estimated_run: str, open_page: OpenPage
 ) -> None:
     page = await open_page(server, f"/runs/{estimated_run}")
+    # What comes later would move the timeline from under the mouse.
+    for part in ("estimate-totals", "compare-row", "file"):
+        await expect(page.get_by_test_id(part).first).to_be_visible()
     timeline = page.get_by_test_id("timeline")
-    await timeline.scroll_into_view_if_needed()
-    before = await timeline.inner_text()
-    await timeline.locator("canvas").focus()
+    canvas = timeline.locator("canvas")
+    window = timeline.locator("p").first
+    whole = await window.inner_text()
+    await canvas.focus()
     await page.keyboard.press("+")
-    await expect(timeline).not_to_have_text(before)
+    await expect(window).not_to_have_text(whole, use_inner_text=True)
     await page.keyboard.press("0")
-    box = await timeline.locator("canvas").bounding_box()
+    await expect(window).to_have_text(whole, use_inner_text=True)
+    await canvas.scroll_into_view_if_needed()
+    box = await canvas.bounding_box()
     assert box is not None
-    await page.mouse.move(box["x"] + box["width"] / 2, box["y"] + 40)
+    await canvas.hover(position={"x": box["width"] / 2, "y": 40})
     await expect(timeline).to_contain_text(re.compile(r"cycles"))

@@ -24,7 +24,7 @@ async def test_a_scenario_runs_from_a_sample_run(server: Server, open_page: Open
     await page.get_by_test_id("scenario-submit").click()
 
     percentiles = page.get_by_test_id("percentiles")
-    await expect(percentiles).to_be_visible(timeout=30_000)
+    await expect(percentiles).to_be_visible()
     await expect(percentiles).to_contain_text(re.compile(r"TTFT p50\s*\d+(\.\d+)? ms"))
     await expect(percentiles).to_contain_text(re.compile(r"Throughput\s*\d+(\.\d+)? tok/s"))
     await expect(page.get_by_test_id("provenance")).to_contain_text("Calibrated for prefills of 6 tokens")
@@ -53,7 +53,7 @@ async def test_a_scenario_outside_the_profile_says_that_it_is_unvalidated(
     await page.get_by_text("Scheduler assumptions and base run").click()
     await page.get_by_test_id("field-max_num_batched_tokens").fill("1024")
     await page.get_by_test_id("scenario-submit").click()
-    await expect(page.get_by_test_id("extrapolated")).to_contain_text("unvalidated", timeout=30_000)
+    await expect(page.get_by_test_id("extrapolated")).to_contain_text("unvalidated")
     await expect(page.get_by_test_id("provenance")).to_contain_text("1,024 tokens a step")
     await expect(page.get_by_test_id("provenance")).to_contain_text("extrapolated")
     await expect(page.get_by_role("status").filter(has_text="Page 1 of")).to_be_visible()
@@ -79,4 +79,4 @@ async def test_what_the_server_refuses_is_shown_in_its_words(server: Server, ope
         server, f"/simulator?trace={H100}&config=SM90_H100&prompt=4000&output=200&count=1&rate=0"
     )
     await page.get_by_test_id("scenario-submit").click()
-    await expect(page.get_by_test_id("scenario-error")).to_contain_text(re.compile(r"\S{3,}"), timeout=30_000)
+    await expect(page.get_by_test_id("scenario-error")).to_contain_text(re.compile(r"\S{3,}"))

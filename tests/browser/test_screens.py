@@ -18,7 +18,7 @@ import pytest
 import pytest_asyncio
 from cascade_cli import bundled
 from cascade_cli.testing_runs import ToldRun, operator_log, recorded_lines, tell, tell_run
-from cascade_cli.testing_serve import Server, eventually
+from cascade_cli.testing_serve import Server
 from playwright.async_api import Page, Route, ViewportSize, expect
 
 from tests.browser.conftest import DESKTOP, SAMPLE_RUN, OpenPage
@@ -63,14 +63,11 @@ async def places(server: Server, estimated_run: str) -> Places:
             facts += [wide.succeeded(sim)] if number % 5 == 0 else []
         await tell(log, facts)
 
-    async def parsed() -> bool:
-        run = await server.run(states.run_id)
-        halfway = await server.run(active)
-        if any(sim["kernels_done"] < 3 for sim in halfway["sims"]):
-            return False
-        return [sim["kernels_done"] for sim in run["sims"]] == [6, 4, 2, 2, 5, 0, 0]
-
-    await eventually(parsed, "the told run was parsed")
+    done = [6, 4, 2, 2, 5, 0, 0]
+    await server.shows(
+        states.run_id, lambda run: [sim["kernels_done"] for sim in run["sims"]] == done, "is parsed"
+    )
+    await server.shows(active, lambda run: all(sim["kernels_done"] >= 3 for sim in run["sims"]), "is halfway")
     return Places("demo", estimated_run, active, states, wide)
 
 
@@ -93,7 +90,7 @@ def shows(testid: str) -> Prepare:
     """Complete when `testid` is there."""
 
     async def prepare(page: Page) -> None:
-        await expect(page.get_by_test_id(testid).first).to_be_visible(timeout=30_000)
+        await expect(page.get_by_test_id(testid).first).to_be_visible()
 
     return prepare
 
@@ -204,7 +201,10 @@ async def test_a_screen_reads_well_in_light_dark_and_narrow(
     await page.emulate_media(color_scheme="light")
     await page.set_viewport_size(NARROW)
     await look(page, screen, "narrow")
-    assert await page.evaluate("document.documentElement.scrollWidth") <= NARROW["width"]
+    # Charts follow a change of size in one of the next frames.
+    await page.wait_for_function(
+        "(most) => document.documentElement.scrollWidth <= most", arg=NARROW["width"]
+    )
 
 
 async def look(page: Page, screen: Screen, variant: str) -> None:

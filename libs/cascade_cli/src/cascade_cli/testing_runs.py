@@ -4,7 +4,9 @@ They stand still in any state that a test wants to look at, or move as fast as i
 recorded one, so the parser finds real kernels in it.
 """
 
+import asyncio
 import gzip
+import time
 import uuid
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
@@ -13,6 +15,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Final
 
+from cascade_core.errors import LogUnavailable
 from cascade_core.facts import AnyFact
 from cascade_core.jetstream.connection import connected
 from cascade_core.jetstream.log import JetStreamLog
@@ -29,6 +32,8 @@ CHUNK_LINES: Final = 500
 KERNELS: Final = 6
 """Kernels of the recorded log."""
 CLOCK_MHZ: Final = 1410.0
+PATIENCE_S: Final = 60.0
+RETRY_S: Final = 0.5
 
 
 @asynccontextmanager
@@ -120,8 +125,20 @@ class ToldRun:
 
 
 async def tell(log: JetStreamLog, facts: Sequence[AnyFact]) -> None:
-    """Store facts in this order."""
-    await log.append_all([(fact, None) for fact in facts])
+    """Store facts in this order; all of them again when the log was late, since some of them may be stored.
+
+    The folds take a repeat for nothing. Not by event ids: what follows a fact that was lost would stay in front of it.
+    """
+    until = time.monotonic() + PATIENCE_S
+    while True:
+        try:
+            await log.append_all([(fact, None) for fact in facts])
+        except LogUnavailable:
+            if time.monotonic() > until:
+                raise
+            await asyncio.sleep(RETRY_S)
+        else:
+            return
 
 
 async def tell_run(log: JetStreamLog, trace_id: str, entries: Mapping[str, int]) -> ToldRun:

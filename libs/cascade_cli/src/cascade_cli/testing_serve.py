@@ -8,7 +8,7 @@ import subprocess
 import sys
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
@@ -100,10 +100,12 @@ class Server:
             async with self.client() as client:
                 if (await client.get("/api/ready")).status_code != 200:
                     return False
-                runs = (await client.get("/api/runs")).json()
+                answer = await client.get("/api/runs")
         except httpx.TransportError:
             return False
-        return not self.samples or sum(run["state"] == "succeeded" for run in runs) >= 3
+        if answer.status_code != 200:
+            return False
+        return not self.samples or sum(run["state"] == "succeeded" for run in answer.json()) >= 3
 
     async def stop(self) -> None:
         """Stop it in order, as Ctrl+C does."""
@@ -120,8 +122,11 @@ class Server:
     def service(self, module: str) -> psutil.Process:
         """The process of one service."""
         assert self.process is not None
-        children = psutil.Process(self.process.pid).children(recursive=True)
-        return next(child for child in children if module in child.cmdline())
+        for child in psutil.Process(self.process.pid).children(recursive=True):
+            with suppress(psutil.NoSuchProcess):  # a simulator that ended since the children were listed
+                if module in child.cmdline():
+                    return child
+        raise AssertionError(f"no process of {module}")
 
     async def upload(self, name: str, directory: Path = bundled.DEMO_TRACE) -> str:
         """Upload a trace and wait until a run may use it; returns its id."""
@@ -152,18 +157,47 @@ class Server:
 
     async def run(self, run_id: str) -> dict[str, Any]:
         """A run as the API tells it."""
-        async with self.client() as client:
-            answer: dict[str, Any] = (await client.get(f"/api/runs/{run_id}")).raise_for_status().json()
-        return answer
+        return await self.shows(run_id, lambda _: True, "is known")
 
-    async def ended(self, run_id: str) -> dict[str, Any]:
-        """Wait for a run's end."""
+    async def shows(self, run_id: str, wanted: Callable[[dict[str, Any]], bool], what: str) -> dict[str, Any]:
+        """Wait until a run is as `wanted`; returns it.
+
+        The views follow the log: a reader waits for what this app appended, and not for what a test or another service
+        did. So what was told to the log may not be there yet, the run itself among it.
+        """
+        shown: dict[str, Any] = {}
 
         async def probe() -> bool:
-            return (await self.run(run_id))["state"] in ENDED
+            nonlocal shown
+            async with self.client() as client:
+                answer = await client.get(f"/api/runs/{run_id}")
+            if answer.status_code != 200:
+                assert answer.status_code in (404, 503), answer.text
+                return False
+            shown = answer.json()
+            return wanted(shown)
 
-        await eventually(probe, f"{run_id} ended")
-        return await self.run(run_id)
+        await eventually(probe, f"{run_id} {what}")
+        return shown
+
+    async def ended(self, run_id: str, *, kernels: int = 0) -> dict[str, Any]:
+        """Wait for a run's end and for `kernels` of each sim: the last ones may be parsed after the sim's end."""
+
+        def over(run: dict[str, Any]) -> bool:
+            return run["state"] in ENDED and all(sim["kernels_done"] >= kernels for sim in run["sims"])
+
+        return await self.shows(run_id, over, f"has ended with {kernels} kernels a sim")
+
+    async def cancel(self, run_id: str) -> None:
+        """Cancel a run, again until it is answered: a server that is late answers 503, and a repeat changes nothing."""
+
+        async def cancelled() -> bool:
+            async with self.client() as client:
+                answer = await client.post(f"/api/runs/{run_id}/cancel")
+            assert answer.status_code in (200, 503), answer.text
+            return answer.status_code == 200
+
+        await eventually(cancelled, f"{run_id} is cancelled")
 
 
 @asynccontextmanager
