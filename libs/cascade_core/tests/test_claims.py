@@ -18,7 +18,7 @@ from cascade_core.jetstream.claim_check import (
 from cascade_core.jetstream.log import JetStreamLog
 from cascade_core.jetstream.pull import Pull
 from cascade_core.testing.builders import RUN, SIM, chunk, launch_started
-from cascade_core.testing.event_log_contract import taken
+from cascade_core.testing.event_log_contract import DEADLINE_S, taken
 from nats.aio.client import Client
 
 BIG = MOST_INLINE_BYTES + 1
@@ -116,7 +116,7 @@ async def test_a_claim_whose_chunks_are_dropped_while_it_is_read_is_gone_at_once
     await client.jetstream().purge_stream(
         f"OBJ_{subjects.CLAIMS}", subject=f"$O.{subjects.CLAIMS}.C.{info.nuid}"
     )
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(DEADLINE_S):
         with pytest.raises(ClaimGone):
             await claims.get(name)
         await claims.drop(name)

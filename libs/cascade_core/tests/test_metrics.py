@@ -10,7 +10,7 @@ from cascade_core.jetstream.connection import close
 from cascade_core.jetstream.log import JetStreamLog
 from cascade_core.metrics import serve_metrics
 from cascade_core.testing.builders import SIM, chunk, kernel
-from cascade_core.testing.event_log_contract import taken
+from cascade_core.testing.event_log_contract import DEADLINE_S, taken
 from nats.aio.client import Client
 from prometheus_client import REGISTRY
 
@@ -42,10 +42,10 @@ async def test_a_reader_shows_its_position_and_what_it_was_not_given_yet(jetstre
     await jetstream_log.append_all([(kernel(i), None) for i in range(40)])
     async with jetstream_log.follow([subjects.ALL_KERNELS], batch=10, reader="slow") as batches:
         first = await anext(batches)
-        async with asyncio.timeout(10):  # the next request is answered beside this reader
+        async with asyncio.timeout(DEADLINE_S):  # the next request is answered beside this reader
             while value("cascade_reader_lag_facts", reader="slow") != 40 - len(first):  # noqa: ASYNC110
                 await asyncio.sleep(0.01)
-        await taken(batches, 40 - len(first), deadline_s=10)
+        await taken(batches, 40 - len(first))
         assert value("cascade_reader_lag_facts", reader="slow") == 0
         assert value("cascade_reader_position", reader="slow") == 40
         assert value("cascade_facts_read_total", reader="slow") == 40
@@ -54,7 +54,7 @@ async def test_a_reader_shows_its_position_and_what_it_was_not_given_yet(jetstre
 def test_metrics_are_served_where_a_port_was_given(free_port: int) -> None:
     serve_metrics(None)
     serve_metrics(free_port, "127.0.0.1")
-    with urllib.request.urlopen(f"http://127.0.0.1:{free_port}/metrics", timeout=5) as reply:
+    with urllib.request.urlopen(f"http://127.0.0.1:{free_port}/metrics", timeout=DEADLINE_S) as reply:
         assert b"cascade_reader_lag_facts" in reply.read()
     with pytest.raises(Unavailable, match="CASCADE_METRICS_PORT"):
         serve_metrics(free_port, "127.0.0.1")

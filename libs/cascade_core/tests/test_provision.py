@@ -1,17 +1,21 @@
 """The stream and the buckets, declared from code."""
 
 import asyncio
+from contextlib import suppress
+from typing import Any
 
 import pytest
 from cascade_cli.embedded.nats import EmbeddedNats
 from cascade_core import subjects
 from cascade_core.errors import LogUnavailable
+from cascade_core.jetstream import connection
 from cascade_core.jetstream.connection import connected
 from cascade_core.jetstream.lease import try_acquire
 from cascade_core.jetstream.log import JetStreamLog
 from cascade_core.jetstream.provision import inspect, provision, stream_config
 from cascade_core.settings import NatsSettings
 from cascade_core.testing.builders import chunk
+from nats.aio.client import Client
 from nats.js import api
 
 
@@ -88,9 +92,35 @@ async def test_a_server_that_cannot_be_reached_is_named_without_its_password(
     assert "cascade doctor" in str(caught.value)
 
 
+class Deaf(Client):
+    """Its first connection loses the cancel that ends it, as `asyncio.wait_for` may before Python 3.12."""
+
+    async def connect(self, *arguments: Any, **keywords: Any) -> None:
+        with suppress(asyncio.CancelledError):
+            await asyncio.Event().wait()
+        await super().connect(*arguments, **keywords)
+
+
+async def test_a_connection_that_loses_its_cancel_is_given_up_all_the_same(
+    nats_settings: NatsSettings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made: list[Client] = []
+
+    def deaf() -> Client:
+        made.append(Deaf())
+        return made[0]
+
+    monkeypatch.setattr(connection, "Client", deaf)
+    monkeypatch.setattr(connection, "CONNECT_TIMEOUT_S", 0.1)
+    async with asyncio.timeout(60):
+        with pytest.raises(LogUnavailable):
+            await connection.connect(nats_settings, name="test")
+    assert not made[0].is_connected
+
+
 async def test_a_wrong_password_is_told_at_once(fresh_nats: EmbeddedNats) -> None:
     url = fresh_nats.url.replace("test-password", "wrong")
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(60):
         with pytest.raises(LogUnavailable):
             async with connected(NatsSettings(nats_url=url), name="test"):
                 pass

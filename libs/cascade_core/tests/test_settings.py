@@ -159,6 +159,6 @@ async def test_tasks_are_cancelled_when_the_service_stops() -> None:
     running = asyncio.create_task(lifecycle.until_stopped(stop, working(), working()))
     await asyncio.sleep(0)
     stop.set()
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(60):
         await running
     assert ended == ["worked", "worked"]

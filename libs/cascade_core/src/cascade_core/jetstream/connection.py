@@ -10,6 +10,7 @@ from nats.errors import Error as NatsError
 
 from cascade_core.errors import LogUnavailable
 from cascade_core.settings import NatsSettings
+from cascade_core.tasks import end
 
 _logger = structlog.get_logger(__name__)
 
@@ -53,24 +54,30 @@ async def connect(settings: NatsSettings, *, name: str) -> Client:
     password = settings.nats_password
     opened: list[Client] = []
     client = Client()
+    connecting = asyncio.create_task(
+        client.connect(
+            settings.nats_url,
+            name=name,
+            user=settings.nats_user,
+            password=password.get_secret_value() if password else None,
+            connect_timeout=CONNECT_TIMEOUT_S,
+            reconnect_time_wait=RECONNECT_WAIT_S,  # type: ignore[arg-type]  # it only sleeps for so long
+            max_reconnect_attempts=-1,
+            allow_reconnect=True,
+            drain_timeout=DRAIN_TIMEOUT_S,
+            error_cb=on_error,
+            disconnected_cb=on_disconnect,
+            reconnected_cb=on_reconnect,
+        )
+    )
     try:
-        # The client itself would try for ever, also with a wrong password.
-        async with asyncio.timeout(CONNECT_TIMEOUT_S):
-            await client.connect(
-                settings.nats_url,
-                name=name,
-                user=settings.nats_user,
-                password=password.get_secret_value() if password else None,
-                connect_timeout=CONNECT_TIMEOUT_S,
-                reconnect_time_wait=RECONNECT_WAIT_S,  # type: ignore[arg-type]  # it only sleeps for so long
-                max_reconnect_attempts=-1,
-                allow_reconnect=True,
-                drain_timeout=DRAIN_TIMEOUT_S,
-                error_cb=on_error,
-                disconnected_cb=on_disconnect,
-                reconnected_cb=on_reconnect,
-            )
+        # The client itself would try for ever, also with a wrong password, and it may lose a cancel: see `tasks`.
+        await asyncio.wait([connecting], timeout=CONNECT_TIMEOUT_S)
+        if not connecting.done():
+            raise TimeoutError
+        await connecting
     except (NatsError, OSError, TimeoutError) as error:
+        await _give_up(client, connecting)
         where, reason = _without_secrets(settings.nats_url), _reason(problems, error)
         if "authorization" in reason.lower():
             raise LogUnavailable(
@@ -81,6 +88,9 @@ async def connect(settings: NatsSettings, *, name: str) -> Client:
             f"NATS at {where} cannot be reached ({reason}). "
             "Start it, or set CASCADE_NATS_URL; `cascade doctor` tells more."
         ) from error
+    except asyncio.CancelledError:
+        await _give_up(client, connecting)
+        raise
     opened.append(client)
     return client
 
@@ -94,6 +104,12 @@ async def close(client: Client) -> None:
     except (NatsError, OSError, TimeoutError):
         with suppress(NatsError, OSError, TimeoutError):  # closing flushes once more, into a lost connection
             await client.close()
+
+
+async def _give_up(client: Client, connecting: "asyncio.Task[None]") -> None:
+    await end(connecting)
+    if client.is_connected:  # it has lost the cancel and gone on
+        await close(client)
 
 
 def _reason(problems: list[str], error: BaseException) -> str:

@@ -27,7 +27,7 @@ from cascade_core.testing.builders import (
 )
 from cascade_core.traces.facts import TraceDiscovered, TraceRemoved
 
-DEADLINE_S = 30.0
+DEADLINE_S = 60.0
 OTHER = "sim-000000000002"
 
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from prometheus_client.parser import text_string_to_metric_families
 
-DEADLINE_S = 30.0
+DEADLINE_S = 60.0
 EVERY_S = 0.05
 
 
