@@ -16,7 +16,7 @@ from cascade_launcher.backends import local
 from cascade_launcher.backends.local import LocalBackend, LocalOptions
 from cascade_launcher.backends.protocol import Backend, Ended, Gone, Launch, LaunchError, Running, Vital
 from cascade_launcher.backends.remote import RemoteOptions
-from cascade_launcher.testing import PREFIX, TRACE_ID, Simulator, eventually, some_attempt
+from cascade_launcher.testing import DEADLINE_S, PREFIX, TRACE_ID, Simulator, eventually, some_attempt
 
 LAUNCH = Launch(
     sim_id="sim-6b4c91e71437",
@@ -145,7 +145,7 @@ async def platform(
 async def becomes(backend: Backend, sim_id: str, kind: type[Vital] | tuple[type[Vital], ...]) -> Vital:
     """The sim's vital, once it is of this kind."""
     loop = asyncio.get_running_loop()
-    end = loop.time() + 10
+    end = loop.time() + DEADLINE_S
     while True:
         vital = await backend.alive(sim_id)
         if isinstance(vital, kind):

@@ -230,20 +230,29 @@ async def test_a_heartbeat_that_arrives_after_the_process_died_does_not_keep_the
         await until(log, states(SimState.FAILED))
 
 
+async def append_folded(
+    log: JetStreamLog, reactor: Reactor, fact: SimReported, *, liveness: bool = False
+) -> None:
+    """Append, and wait until the reactor has folded it: a clock that runs on before would be judged by without it."""
+    appended = await log.append(fact, liveness=liveness)
+    await eventually(lambda: reactor._term.fleet.position >= appended.position)
+
+
 async def test_a_silent_sim_is_lost_then_given_up_and_its_process_is_gone(
     log: JetStreamLog, backend_for: Build, simulator: Simulator
 ) -> None:
     run = run_requested()
     clock, still, fast = SteppingClock(), timedelta(0), timedelta(seconds=4)
     timing = Timing(heartbeat_timeout_s=60, check_every_s=0.02)
-    async with leading(log, backend_for(simulator.command("wait")), timing, clock):
+    async with leading(log, backend_for(simulator.command("wait")), timing, clock) as reactor:
         await log.append(run)
         (sim,) = await until(log, lambda sims: bool(sims) and sims[0].launcher_ref is not None)
-        await log.append(heartbeat(sim, run.run_id, at=clock.at))
+        await append_folded(log, reactor, heartbeat(sim, run.run_id, at=clock.at))
+        clock.stops_at = clock.at + timedelta(seconds=500)  # before the lost one is given up
         clock.step = fast
         await until(log, states(SimState.LOST))
-        clock.step = still
-        await log.append(heartbeat(sim, run.run_id, at=clock.at), liveness=True)
+        clock.step, clock.stops_at = still, None
+        await append_folded(log, reactor, heartbeat(sim, run.run_id, at=clock.at), liveness=True)
         await until(log, states(SimState.RUNNING))
         clock.step = fast
         (sim,) = await until(log, states(SimState.FAILED))
@@ -425,15 +434,22 @@ async def test_an_outage_of_the_log_is_not_taken_for_silence(
     log: JetStreamLog, fresh_nats: EmbeddedNats, backend_for: Build, simulator: Simulator
 ) -> None:
     run = run_requested()
-    timing = Timing(heartbeat_timeout_s=2, check_every_s=0.1)
-    async with leading(log, backend_for(simulator.command("wait")), timing):
+    clock = SteppingClock()
+    timing = Timing(heartbeat_timeout_s=60, check_every_s=0.02)
+    async with leading(log, backend_for(simulator.command("wait")), timing, clock) as reactor:
         await log.append(run)
         (sim,) = await until(log, lambda sims: bool(sims) and sims[0].launcher_ref is not None)
-        await log.append(heartbeat(sim, run.run_id))
+        await append_folded(log, reactor, heartbeat(sim, run.run_id, at=clock.at))
         await fresh_nats.stop()
-        await asyncio.sleep(2.5)  # longer than the timeout: that is what is tested
+        clock.step = timedelta(seconds=4)  # longer ones would be taken for a launcher that slept
+        await eventually(lambda: clock.passed() > 120)  # longer than the timeout: that is what is tested
+        clock.step = timedelta(0)
         await fresh_nats.start()
-
-        await eventually_appended(log, heartbeat(sim, run.run_id), liveness=True)
+        await until(log, states(SimState.RUNNING))
+        looks = clock.looks
+        await eventually(
+            lambda: clock.looks >= looks + 5
+        )  # judgements of one who hears again, before any heartbeat
+        await eventually_appended(log, heartbeat(sim, run.run_id, at=clock.at), liveness=True)
     assert not [fact for fact in await facts_of(log) if isinstance(fact, SimGivenUp | SimWentSilent)]
     (sim,) = await until(log, states(SimState.RUNNING))
