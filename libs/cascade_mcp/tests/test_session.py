@@ -1,5 +1,6 @@
 """A real MCP client against `cascade mcp` on a whole app: over stdio, and over streamable http."""
 
+import asyncio
 import json
 import subprocess
 import sys
@@ -21,6 +22,8 @@ from mcp.client.streamable_http import streamable_http_client
 from mcp_types import CallToolResult, TextContent
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(240)]
+
+PATIENCE_S = 60.0
 
 TOOLS = {
     "cancel_run", "check_app", "get_comparison", "get_estimate", "get_kernel_stats", "get_report", "get_run",
@@ -112,7 +115,16 @@ async def test_an_agent_goes_from_a_trace_to_a_report(replay_app: DemoApp) -> No
     assert stats["statements"][0]["kind"] == "stand-in"
 
 
-async def test_waiting_ends_when_the_time_is_up(replay_app: DemoApp) -> None:
+async def shown(session: ClientSession, run_id: str) -> None:
+    """Wait until the app's read model holds what was told to its log."""
+    async with asyncio.timeout(PATIENCE_S):
+        while (await call(session, "get_run", run_id=run_id)).is_error:  # noqa: ASYNC110 - the app sets no event of ours
+            await asyncio.sleep(0.05)
+
+
+async def test_waiting_ends_when_the_time_is_up_and_tells_meanwhile_how_far_the_run_is(
+    replay_app: DemoApp,
+) -> None:
     reports: list[float] = []
 
     async def heard(progress: float, total: float | None, message: str | None) -> None:
@@ -122,14 +134,22 @@ async def test_waiting_ends_when_the_time_is_up(replay_app: DemoApp) -> None:
     async with operator_log(replay_app.data_dir) as log:
         standing = await tell_run(log, "demo", {"SM80_A100": 1})
     async with connected(replay_app) as session:
-        waiting = {"run_id": standing.run_id, "at_most_s": 0.5}
-        early = data(await session.call_tool("wait_for_run", waiting, progress_callback=heard))
+        await shown(session, standing.run_id)
+        early = data(await call(session, "wait_for_run", run_id=standing.run_id, at_most_s=0.5))
+        patiently = {"run_id": standing.run_id, "at_most_s": 200}
+        waiting = asyncio.create_task(session.call_tool("wait_for_run", patiently, progress_callback=heard))
+        async with asyncio.timeout(PATIENCE_S):
+            while not reports:
+                assert not waiting.done(), waiting.result()
+                await asyncio.sleep(0.02)
         ended = data(await call(session, "cancel_run", run_id=standing.run_id))
+        last = await waiting
     assert early["state"] == "active"
     assert "wait_for_run" in early["next"]
-    assert reports
     assert reports[0] == 0
     assert ended["state"] == "cancelled"
+    assert isinstance(last, CallToolResult)
+    assert data(last)["state"] == "cancelled"
 
 
 async def test_more_than_four_sims_need_a_yes(replay_app: DemoApp) -> None:
@@ -172,8 +192,8 @@ async def test_failures_say_what_to_do_and_never_the_token(replay_app: DemoApp) 
 
 async def test_the_http_transport_lets_only_the_token_in(replay_app: DemoApp, tmp_path: Path) -> None:
     with served_over_http(replay_app, tmp_path / "mcp.log") as url:
-        assert _status(url, "", deadline=time.monotonic() + 60) == 401
-        assert _status(url, "Bearer wrong", deadline=time.monotonic() + 5) == 401
+        assert _status(url, "", deadline=time.monotonic() + PATIENCE_S) == 401
+        assert _status(url, "Bearer wrong", deadline=time.monotonic() + PATIENCE_S) == 401
         async with (
             httpx2.AsyncClient(headers={"Authorization": f"Bearer {replay_app.token}"}) as http,
             streamable_http_client(url, http_client=http) as (read, write),
@@ -195,7 +215,7 @@ def served_over_http(app: DemoApp, log_path: Path) -> Iterator[str]:
         yield f"http://127.0.0.1:{port}/mcp"
     finally:
         process.terminate()
-        process.wait(30)
+        process.wait(PATIENCE_S)
 
 
 def _status(url: str, authorization: str, *, deadline: float) -> int:
