@@ -2,8 +2,12 @@
 
 import asyncio
 import contextlib
+import socket
+from functools import partial
 from types import TracebackType
 from typing import Self
+
+from cascade_cli.embedded.process import free_ports
 
 _READ_BYTES = 64 * 1024
 
@@ -18,7 +22,7 @@ class TcpProxy:
     def __init__(self, target_port: int) -> None:
         self.port = 0
         self._target_port = target_port
-        self._server: asyncio.Server | None = None
+        self._listener: socket.socket | None = None
         self._links: set[asyncio.Task[None]] = set()
         self._flowing = asyncio.Event()
         self._flowing.set()
@@ -39,15 +43,14 @@ class TcpProxy:
 
     async def cut(self) -> None:
         """Break all connections and stop listening."""
-        if self._server is not None:
-            self._server.close()
+        if self._listener is not None:
+            asyncio.get_running_loop().remove_reader(self._listener)
+            self._listener.close()
+            self._listener = None
         links = list(self._links)
         for link in links:
             link.cancel()
         await asyncio.gather(*links, return_exceptions=True)
-        if self._server is not None:
-            await self._server.wait_closed()
-            self._server = None
 
     def freeze(self) -> None:
         """Pass nothing on from now on."""
@@ -56,20 +59,38 @@ class TcpProxy:
     async def restore(self) -> None:
         """Listen again, on the same port as before, and let bytes flow."""
         self._flowing.set()
-        if self._server is None:
-            self._server = await asyncio.start_server(self._accept, "127.0.0.1", self.port)
-            self.port = self._server.sockets[0].getsockname()[1]
+        if self._listener is None:
+            # Not one of the system's choice: between cut and restore it might give that one to somebody else.
+            self.port = self.port or free_ports(1)[0]
+            self._listener = socket.create_server(("127.0.0.1", self.port))
+            self._listener.setblocking(False)
+            asyncio.get_running_loop().add_reader(self._listener, self._accept, self._listener)
 
-    async def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        link = asyncio.current_task()
-        assert link is not None  # a stream callback always runs in a task
-        self._links.add(link)
+    def _accept(self, listener: socket.socket) -> None:
+        """Take a connection, known as a link at once.
+
+        Not by `asyncio.start_server`: for a few turns of the loop it has connections that nobody is told of, and a
+        `cut` would leave those.
+        """
         try:
-            await self._forward(reader, writer)
-        except (OSError, asyncio.CancelledError):
-            pass  # either side, or `cut`, ended the connection
+            connection, _ = listener.accept()
+        except (BlockingIOError, ConnectionAbortedError):
+            return  # the client has left again
+        connection.setblocking(False)
+        link = asyncio.create_task(self._link(connection))
+        self._links.add(link)
+        link.add_done_callback(partial(self._unlink, connection))
+
+    def _unlink(self, connection: socket.socket, link: "asyncio.Task[None]") -> None:
+        self._links.discard(link)
+        connection.close()  # by its transport already, unless the link ended before it began
+
+    async def _link(self, connection: socket.socket) -> None:
+        reader, writer = await asyncio.open_connection(sock=connection)
+        try:
+            with contextlib.suppress(OSError):  # either side ended the connection
+                await self._forward(reader, writer)
         finally:
-            self._links.discard(link)
             writer.transport.abort()
 
     async def _forward(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
