@@ -22,6 +22,7 @@ from cascade_core.testing.scraping import scraped_until
 from cascade_launcher.backends import local
 from cascade_launcher.fleet import FILTERS
 from cascade_launcher.testing import (
+    DEADLINE_S,
     Simulator,
     cancel,
     eventually,
@@ -37,6 +38,10 @@ from cascade_launcher.testing import (
 Start = Callable[[str], "asyncio.Future[asyncio.subprocess.Process]"]
 
 
+PATIENT = "import sys; from cascade_launcher import main; main.GIVE_UP_WITHIN_S = 60; sys.exit(main.main())"
+"""A launcher that at an orderly stop waits for the log however long it takes: two seconds may pass on a busy disk."""
+
+
 class Launchers:
     """Launcher processes on one data directory, one after another."""
 
@@ -44,11 +49,10 @@ class Launchers:
         self.environ = environ
         self.running: list[asyncio.subprocess.Process] = []
 
-    async def start(self, command: str) -> asyncio.subprocess.Process:
+    async def start(self, command: str, *program: str) -> asyncio.subprocess.Process:
         process = await asyncio.create_subprocess_exec(
             sys.executable,
-            "-m",
-            "cascade_launcher",
+            *(program or ("-m", "cascade_launcher")),
             env=self.environ | {"CASCADE_SIM_CMD": command},
             start_new_session=True,
         )
@@ -69,6 +73,7 @@ async def launchers(
         "CASCADE_S3_ACCESS_KEY": filled_bucket.access_key or "",
         "CASCADE_S3_SECRET_KEY": filled_bucket.secret_key or "",
         "CASCADE_DATA_DIR": str(data_dir),
+        "CASCADE_HEARTBEAT_TIMEOUT_S": "3600",  # these sims send none
     }
     started = Launchers(environ)
     yield started
@@ -79,6 +84,7 @@ async def launchers(
     await local.stop_all(data_dir)
 
 
+@pytest.mark.timeout(600)  # each of three killed launchers is waited for until its lease has run out
 @pytest.mark.parametrize("seed", range(3))
 async def test_killed_in_the_middle_of_a_run_it_loses_no_sim_and_starts_none_twice(
     log: JetStreamLog, launchers: Launchers, simulator: Simulator, seed: int
@@ -95,7 +101,7 @@ async def test_killed_in_the_middle_of_a_run_it_loses_no_sim_and_starts_none_twi
         launcher.kill()
         await launcher.wait()
         launcher = await launchers.start(command)
-    sims = await until(log, lambda sims: all(sim.launcher_ref for sim in sims), deadline_s=40)
+    sims = await until(log, lambda sims: all(sim.launcher_ref for sim in sims))
     for sim in sims:
         await eventually(lambda sim_id=sim.sim_id: simulator.is_up(sim_id))  # type: ignore[misc]
     assert [len(simulator.starts(sim.sim_id)) for sim in sims] == [1] * 24
@@ -114,12 +120,12 @@ async def test_an_orderly_stop_ends_its_sims_and_says_so(
     log: JetStreamLog, launchers: Launchers, simulator: Simulator
 ) -> None:
     run = run_requested(sims=3)
-    launcher = await launchers.start(simulator.command("wait"))
+    launcher = await launchers.start(simulator.command("wait"), "-c", PATIENT)
     await log.append(run)
     sims = await until(log, lambda sims: len(sims) == 3 and all(sim.launcher_ref for sim in sims))
     await log.append(heartbeat(sims[0], run.run_id))
     launcher.send_signal(signal.SIGTERM)
-    assert await asyncio.wait_for(launcher.wait(), 10) == 0
+    assert await asyncio.wait_for(launcher.wait(), DEADLINE_S) == 0
     assert not any(is_alive(int(sim.launcher_ref or 0)) for sim in sims)
     sims = await until(log, lambda sims: {sim.state for sim in sims} == {SimState.FAILED})
     assert {sim.error for sim in sims} == {"cascade was stopped while this sim ran"}
@@ -134,7 +140,7 @@ async def test_a_stop_without_the_log_still_ends_the_sims_and_the_next_launcher_
     await eventually(lambda: simulator.is_up(sim.sim_id))
     await fresh_nats.stop()
     launcher.send_signal(signal.SIGTERM)
-    await asyncio.wait_for(launcher.wait(), 12)
+    await asyncio.wait_for(launcher.wait(), DEADLINE_S)
     assert not is_alive(int(sim.launcher_ref or 0))
     await fresh_nats.start()
     await launchers.start(simulator.command("wait"))
