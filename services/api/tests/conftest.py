@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 from cascade_api.testing.client import Client
+from cascade_api.testing.patience import patient, patient_for_parser
 from cascade_api.testing.running import LoopThread, RunningApi, Work
 from cascade_api.testing.servers import Servers
 from cascade_cli.embedded.nats import EmbeddedNats, NatsUser
@@ -28,6 +29,13 @@ def _servers(nats: EmbeddedNats, postgres: PostgresServer, s3: EmbeddedS3) -> Se
         s3_internal_bucket=access.internal_bucket,
         accelsim_dir=CONFIGS,
     )
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _patient() -> Iterator[None]:
+    """What a test has stored is what it reads, however slow the machine is."""
+    with patient():
+        yield
 
 
 @pytest.fixture(scope="module")
@@ -57,7 +65,7 @@ def api(servers: Servers) -> Iterator[RunningApi]:
 @pytest.fixture(scope="module")
 def parser(api: RunningApi) -> Iterator[None]:
     """The real parser on the module's log."""
-    with LoopThread(_parser(api.settings.nats_url), name="parser"):
+    with patient_for_parser(), LoopThread(_parser(api.settings.nats_url), name="parser"):
         yield
 
 

@@ -9,6 +9,7 @@ import httpx
 import pytest
 from cascade_api.testing.client import Client, eventually
 from cascade_api.testing.outage import Line
+from cascade_api.testing.patience import hurried
 from cascade_api.testing.running import RunningApi
 from cascade_api.testing.servers import Servers
 from cascade_api.testing.simulator import Simulator
@@ -47,20 +48,24 @@ def test_without_the_event_log_nothing_is_acknowledged(own_servers: Servers, lin
         run_id, sim_id = client.new_sim()
         trace_id = client.new_trace()
         client.send_log(sim_id, 0, ["before"])
-        line.cut()
+        assert client.log(sim_id) == "before\n"  # and so the views know the trace, too
         chunk = {"seq": 1, "lines": ["during"]}
-        eventually(lambda: is_unavailable(client.post(f"/api/sims/{sim_id}/logs", json=chunk), "event log"))
-        beat = client.post(f"/api/sims/{sim_id}/heartbeat", json={"state": "running"})
-        assert is_unavailable(beat, "event log")
-        run = {"trace_id": trace_id, "entries": [{"gpu_config": "SM86_RTX3070", "count": 1}]}
-        assert is_unavailable(client.post("/api/runs", json=run), "event log")
-        assert is_unavailable(client.post(f"/api/runs/{run_id}/cancel"), "event log")
-        assert client.sim(run_id, sim_id)["state"] == "launching"  # what is known is still shown
-        assert client.get("/api/health").status_code == 200
-        assert client.get("/api/ready").json()["nats"] != "ok"
-        line.restore()
+        with hurried():
+            line.cut()
+            eventually(
+                lambda: is_unavailable(client.post(f"/api/sims/{sim_id}/logs", json=chunk), "event log")
+            )
+            beat = client.post(f"/api/sims/{sim_id}/heartbeat", json={"state": "running"})
+            assert is_unavailable(beat, "event log")
+            run = {"trace_id": trace_id, "entries": [{"gpu_config": "SM86_RTX3070", "count": 1}]}
+            assert is_unavailable(client.post("/api/runs", json=run), "event log")
+            assert is_unavailable(client.post(f"/api/runs/{run_id}/cancel"), "event log")
+            assert client.sim(run_id, sim_id)["state"] == "launching"  # what is known is still shown
+            assert client.get("/api/health").status_code == 200
+            assert client.get("/api/ready").json()["nats"] != "ok"
+            line.restore()
         eventually(lambda: client.post(f"/api/sims/{sim_id}/logs", json=chunk).status_code == 204)
-        assert client.get(f"/api/sims/{sim_id}/log").text == "before\nduring\n"
+        assert client.log(sim_id) == "before\nduring\n"
         assert client.beat(sim_id)["state"] == "running"
         assert len(client.body("/api/runs")) == 1
         eventually(lambda: client.get("/api/ready").status_code == 200)
@@ -71,7 +76,7 @@ def test_a_log_survives_an_event_log_that_comes_and_goes(own_servers: Servers, l
     line, url = lined(own_servers.nats_url)
     with RunningApi(replace(own_servers, nats_url=url).settings()) as api, Client(api) as client:
         _, sim_id = client.new_sim()
-        with Simulator([api], sim_id) as simulator:
+        with hurried(), Simulator([api], sim_id) as simulator:
             for _ in range(4):
                 reached = simulator.acknowledged + 30
                 eventually(partial(simulator.has_sent, reached))
@@ -87,6 +92,7 @@ def test_a_restarted_event_log_is_found_again(own_servers: Servers, fresh_nats: 
     with RunningApi(own_servers.settings()) as api, Client(api) as client:
         run_id, sim_id = client.new_sim()
         with (
+            hurried(),
             Simulator([api], sim_id) as simulator,
             client.stream("GET", f"/api/runs/{run_id}/events", timeout=60) as stream,
         ):
@@ -110,26 +116,27 @@ def test_without_the_database_reports_are_kept_and_the_rest_waits(own_servers: S
         client.beat(sim_id)
         client.send_log(sim_id, 0, ["before"])
         assert client.get(f"/api/sims/{sim_id}/log").text == "before\n"
-        line.cut()
-        eventually(lambda: is_unavailable(client.get("/api/runs"), "database does not answer"))
-        for path in (
-            f"/api/runs/{run_id}",
-            f"/api/sims/{sim_id}/log",
-            "/api/traces",
-            f"/api/runs/{run_id}/events",
-        ):
-            assert is_unavailable(client.get(path), "")
-        client.send_log(sim_id, 1, ["during"])  # durable in the event log, which is all that it needs
-        # A repeated heartbeat is answered from memory as long as this replica is sure that it leads, and no longer.
-        eventually(
-            lambda: is_unavailable(
-                client.post(f"/api/sims/{sim_id}/heartbeat", json={"state": "running"}), ""
+        with hurried():
+            line.cut()
+            eventually(lambda: is_unavailable(client.get("/api/runs"), "database does not answer"))
+            for path in (
+                f"/api/runs/{run_id}",
+                f"/api/sims/{sim_id}/log",
+                "/api/traces",
+                f"/api/runs/{run_id}/events",
+            ):
+                assert is_unavailable(client.get(path), "")
+            client.send_log(sim_id, 1, ["during"])  # durable in the event log, which is all that it needs
+            # A repeated heartbeat is answered from memory as long as this replica is sure that it leads, and no longer.
+            eventually(
+                lambda: is_unavailable(
+                    client.post(f"/api/sims/{sim_id}/heartbeat", json={"state": "running"}), ""
+                )
             )
-        )
-        unknown = client.post("/api/sims/sim-00000000000f/heartbeat", json={"state": "running"})
-        assert unknown.status_code == 503  # not a 404: a simulator would stop for good
-        assert client.get("/api/ready").json()["postgres"] != "ok"
-        line.restore()
+            unknown = client.post("/api/sims/sim-00000000000f/heartbeat", json={"state": "running"})
+            assert unknown.status_code == 503  # not a 404: a simulator would stop for good
+            assert client.get("/api/ready").json()["postgres"] != "ok"
+            line.restore()
         eventually(lambda: client.get("/api/runs").status_code == 200)
         eventually(lambda: client.get(f"/api/sims/{sim_id}/log").text == "before\nduring\n")
         assert client.beat(sim_id) == {"state": "running", "cancel": False}
@@ -142,11 +149,12 @@ def test_a_database_that_swallows_everything_is_given_up_in_time(own_servers: Se
     with RunningApi(replace(own_servers, database_url=url).settings()) as api, Client(api) as client:
         run_id, sim_id = client.new_sim()
         client.beat(sim_id)
-        line.freeze()
-        # Before the client gives up itself.
-        assert is_unavailable(client.get(f"/api/runs/{run_id}"), "database does not answer")
-        assert client.get("/api/health").status_code == 200
-        line.restore()
+        with hurried():
+            line.freeze()
+            # Before the client gives up itself.
+            assert is_unavailable(client.get(f"/api/runs/{run_id}"), "database does not answer")
+            assert client.get("/api/health").status_code == 200
+            line.restore()
         eventually(lambda: client.get(f"/api/runs/{run_id}").status_code == 200)
         eventually(
             lambda: client.post(f"/api/sims/{sim_id}/heartbeat", json={"state": "running"}).status_code == 200
@@ -166,7 +174,8 @@ def test_without_the_bucket_only_files_wait(own_servers: Servers, lined: Lined) 
         client.send_log(sim_id, 0, ["unharmed"])
         assert client.sim(run_id, sim_id)["log_tail"] == ["unharmed"]
         line.restore()
-        assert eventually(lambda: client.get(path).content) == b"before"
+        eventually(lambda: client.get(path).status_code == 200)
+        assert client.get(path).content == b"before"
         assert client.put(path, content=b"after").status_code == 200
         assert client.get(path).content == b"after"
         assert [file["size"] for file in client.body(f"/api/sims/{sim_id}/files")] == [5]

@@ -66,10 +66,11 @@ class ProjectionGate:
         _logger.warning("the views went back", from_position=self.position, to_position=position)
         self.position = position
 
-    async def passed(self, position: int, *, within_s: float = WAIT_S) -> None:
-        """Return once the views contain `position`. Raises ProjectionLate after `within_s`."""
+    async def passed(self, position: int, *, within_s: float | None = None) -> None:
+        """Return once the views contain `position`. Raises ProjectionLate after `within_s`, or WAIT_S if left out."""
         if position <= self.position:
             return
+        within_s = WAIT_S if within_s is None else within_s
         waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         heapq.heappush(self._waiters, (position, next(self._ticket), waiter))
         try:
