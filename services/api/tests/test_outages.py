@@ -127,6 +127,9 @@ def test_without_the_database_reports_are_kept_and_the_rest_waits(own_servers: S
             ):
                 assert is_unavailable(client.get(path), "")
             client.send_log(sim_id, 1, ["during"])  # durable in the event log, which is all that it needs
+            eventually(lambda: not api.gateway.projector.leads)
+            api.gateway.sims._seen.clear()  # as where the projector knew the sim at every look
+            client.send_log(sim_id, 2, ["without a leader"])
             # A repeated heartbeat is answered from memory as long as this replica is sure that it leads, and no longer.
             eventually(
                 lambda: is_unavailable(
@@ -138,7 +141,7 @@ def test_without_the_database_reports_are_kept_and_the_rest_waits(own_servers: S
             assert client.get("/api/ready").json()["postgres"] != "ok"
             line.restore()
         eventually(lambda: client.get("/api/runs").status_code == 200)
-        eventually(lambda: client.get(f"/api/sims/{sim_id}/log").text == "before\nduring\n")
+        eventually(lambda: client.get(f"/api/sims/{sim_id}/log").text == "before\nduring\nwithout a leader\n")
         assert client.beat(sim_id) == {"state": "running", "cancel": False}
         eventually(lambda: client.get("/api/ready").status_code == 200)
 

@@ -1,8 +1,8 @@
 """Sims as this replica saw them last, so that what simulators send can be stored without asking the database.
 
-The projector's memory is exact where this replica leads. Elsewhere a copy from the views serves for a short time, and
-for as long as the database does not answer: a heartbeat or a log chunk needs only the sim's run and its owner, which
-never change once they are known, and every fold judges for itself.
+The projector's memory is exact where this replica leads. Elsewhere a copy from the views serves for a short time. That
+copy, or what the projector knew last, serves for as long as the database does not answer: a heartbeat or a log chunk
+needs only the sim's run and its owner, which never change once they are known, and every fold judges for itself.
 """
 
 import time
@@ -41,9 +41,11 @@ class SimDirectory:
         try:
             return await self.current(sim_id, at_least=self._gate.position)
         except DatabaseUnavailable:
-            if seen is None:
+            # Whoever led never had to look in the views, and without a database nobody leads for long.
+            last = seen[1] if seen is not None else self._projector.remembered_last(sim_id)
+            if last is None:
                 raise
-            return seen[1]
+            return last
 
     async def current(self, sim_id: str, *, at_least: int) -> Sim:
         """The sim in views that contain `at_least`. Raises NotFound, DatabaseUnavailable, ProjectionLate."""

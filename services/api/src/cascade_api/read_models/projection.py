@@ -61,9 +61,9 @@ class Projection:
 
     async def start(self) -> int:
         """Begin at the checkpoint with nothing remembered; returns it."""
-        self._sims.clear()
         async with self._database.connection() as connection:
             self.position = int(await connection.fetchval(writes.CHECKPOINT))
+        self._sims.clear()  # not before: a database that does not answer is what they are remembered for
         return self.position
 
     def sim(self, sim_id: str) -> Sim | None:

@@ -68,6 +68,10 @@ class Projector:
         """
         return self._projection.sim(sim_id) if self.leads and self._projection.position >= at_least else None
 
+    def remembered_last(self, sim_id: str) -> Sim | None:
+        """The sim as this replica projected it last, also once it has lost the lead and others may be further."""
+        return self._projection.sim(sim_id)
+
     async def _lead_once(self, database_url: str) -> None:
         with translated():
             connection = await asyncpg.connect(
