@@ -33,6 +33,6 @@ async def test_the_watcher_ends_the_server_of_a_killed_parent(tmp_path: Path) ->
         lock_path = tmp_path / "sleeper.lock"
         assert not is_free(lock_path)
         parent.kill()
-    lock = await asyncio.to_thread(wait_for_lock, lock_path, timeout_s=10)
+    lock = await asyncio.to_thread(wait_for_lock, lock_path, timeout_s=60)
     assert lock is not None
     lock.close()

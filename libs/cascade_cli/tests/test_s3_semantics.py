@@ -155,7 +155,7 @@ async def test_without_credentials_only_the_upload_bucket_is_open(
     s3_server: EmbeddedS3, bucket: S3Access
 ) -> None:
     access = s3_server.access
-    async with httpx.AsyncClient(base_url=access.endpoint) as anyone:
+    async with httpx.AsyncClient(base_url=access.endpoint, timeout=60) as anyone:
         path = f"/{access.bucket}/{quote('up load/ü+%')}"
         assert (await anyone.put(path, content=b"trace")).status_code == 200
         assert (await anyone.get(path)).content == b"trace"

@@ -31,6 +31,7 @@ env >"$CASCADE_DATA_DIR/environment"
 echo "$@" >>"$CASCADE_DATA_DIR/started"
 exec sleep 600
 """
+STARTED_WITHIN_S = 60.0
 
 
 @dataclass
@@ -253,8 +254,7 @@ class FakeSailbox:
 
     def serves(self) -> bool:
         """Whether the app runs."""
-        started = self.root / "data/started"
-        return started.exists() and any(process.poll() is None for process in self._processes)
+        return self._starts() > 0 and any(process.poll() is None for process in self._processes)
 
     def listener(self, guest_port: int) -> sail.Listener:
         self.account.note("listener")
@@ -308,6 +308,7 @@ class FakeSailbox:
         self.account.note("exec")
         self._wake()
         if self.app_starts:
+            starts = self._starts()
             process = subprocess.Popen(
                 ["/bin/sh", "-c", self._inside(command)],
                 stdin=subprocess.DEVNULL,
@@ -315,6 +316,11 @@ class FakeSailbox:
                 env={"PATH": os.defpath, "SAILBOX_ID": self.sailbox_id},
             )
             self._processes.append(process)
+            # Or the deploy's pretended minutes pass before a busy machine has run the stub.
+            give_up_at = time.monotonic() + STARTED_WITHIN_S
+            while self._starts() == starts and process.poll() is None:
+                assert time.monotonic() < give_up_at, f"the stub did not start in {STARTED_WITHIN_S:.0f} s"
+                time.sleep(0.01)
         else:
             (self.root / "data/cascade-serve.log").write_text("the data directory is in use\n")
         return _Launched()
@@ -329,6 +335,11 @@ class FakeSailbox:
     def crash(self) -> None:
         """End the app, as a reboot would."""
         self.end()
+
+    def _starts(self) -> int:
+        """How often the app was started, as it noted itself; a line that is not whole does not count."""
+        started = self.root / "data/started"
+        return started.read_text().count("\n") if started.exists() else 0
 
     def _wake(self) -> None:
         # "Sail wakes a sleeping Sailbox only when an operation needs it"; a paused one must be resumed.
