@@ -21,10 +21,12 @@ from cascade_core.settings import NatsSettings
 from cascade_core.sims.transitions import SimState
 from cascade_core.tasks import ASK_AGAIN_S, end
 from cascade_core.testing.builders import launch_started, reported, run_requested
+from cascade_parser import shares as sharing
 from cascade_parser.main import holder_name
 from cascade_parser.reactor import ParserReactor
 from cascade_parser.shares import PARTITIONS, Shares, fair_share
 from cascade_parser.testing import cut, is_parsed, kernels_of, progress_of, until
+from nats.aio.client import Client
 
 SIMS = [f"sim-{i:012x}" for i in range(12)]
 CYCLES = [6174, 5923, 6216]
@@ -142,6 +144,26 @@ async def test_one_that_ends_gives_everything_back_however_slow_the_server_is(
             monkeypatch.setattr(lease.Lease, "release", slow)
         assert await one._members() == {one._holder}
         await until_shared(one)
+
+
+@pytest.mark.usefixtures("long_leases")
+async def test_one_that_ends_while_it_takes_a_partition_leaves_it_to_the_next(
+    fresh_nats: EmbeddedNats, log: JetStreamLog, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    taken = asyncio.Event()
+
+    async def slow(client: Client, name: str, holder: str) -> lease.Lease | None:
+        acquired = await lease.try_acquire(client, name, holder)
+        taken.set()
+        await asyncio.sleep(2 * ASK_AGAIN_S)  # the answer is on its way
+        return acquired
+
+    with monkeypatch.context() as patched:
+        patched.setattr(sharing, "try_acquire", slow)
+        async with instance(fresh_nats):
+            await taken.wait()
+    async with instance(fresh_nats) as (_, following):
+        await until_shared(following)
 
 
 @pytest.mark.usefixtures("long_leases")

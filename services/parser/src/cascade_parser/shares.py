@@ -89,14 +89,14 @@ class Shares:
     async def _round(self) -> None:
         for partition, (lease, _) in list(self._held.items()):
             if lease.lost.is_set():
-                await self._release(partition)
+                await undisturbed(self._release(partition))
         try:
             await self._client.jetstream().publish(_MEMBERS + self._holder)
             share = fair_share(self._holder, await self._members())
         except _TROUBLE:
             return  # leases tell for themselves when they are lost
         for partition in sorted(self._held)[share:]:
-            await self._release(partition)
+            await undisturbed(self._release(partition))
         for partition in range(PARTITIONS):
             if len(self._held) >= share:
                 return
@@ -113,12 +113,16 @@ class Shares:
         }
 
     async def _take(self, partition: int) -> None:
+        # What the server has given must be known here, to be given back: an answer may come when this instance ends.
+        if await undisturbed(self._is_acquired(partition)):
+            await self._gained(partition)
+
+    async def _is_acquired(self, partition: int) -> bool:
         lease = await try_acquire(self._client, f"parser-{partition}", self._holder)
         if lease is None:
-            return
-        renewal = asyncio.create_task(lease.renew_for_ever())
-        self._held[partition] = (lease, renewal)
-        await self._gained(partition)
+            return False
+        self._held[partition] = (lease, asyncio.create_task(lease.renew_for_ever()))
+        return True
 
     async def _release(self, partition: int) -> None:
         """Stop reading, finish what is under way while the lease is kept, then let the next instance read."""
