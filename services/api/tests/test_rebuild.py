@@ -72,6 +72,29 @@ def settled(api: RunningApi) -> None:
     api.call(api.gateway.gate.passed(last))
 
 
+def ended_sims(client: Client, run_ids: list[str]) -> list[tuple[str, str]]:
+    """`(run id, sim id)` of each sim that came to an end."""
+    return [
+        (run_id, sim["id"])
+        for run_id in run_ids
+        for sim in client.body(f"/api/runs/{run_id}")["sims"]
+        if sim["state"] in ("succeeded", "failed", "cancelled")
+    ]
+
+
+def parsed(client: Client, run_ids: list[str]) -> None:
+    """Wait for the parser's last word about each sim that has ended, and for the views to hold it."""
+    gateway = client.api.gateway
+
+    def is_parsed(sim_id: str) -> bool:
+        at_least = gateway.gate.position
+        return client.api.call(gateway.sims.current(sim_id, at_least=at_least)).parsed_to_end
+
+    for _, sim_id in ended_sims(client, run_ids):
+        eventually(partial(is_parsed, sim_id), what=f"the end of parsing {sim_id}")
+    settled(client.api)
+
+
 def filled(client: Client) -> list[str]:
     """Runs in every state, with logs, kernels, files and step timing; their ids."""
     lines = LOG.read_text().split("\n")
@@ -132,7 +155,7 @@ def archiving(monkeypatch: pytest.MonkeyPatch, own_servers: Servers) -> Iterator
 def test_a_rebuild_gives_identical_tables(own_servers: Servers, parser_on: Any) -> None:
     with RunningApi(own_servers.settings()) as api, parser_on(own_servers), Client(api) as client:
         run_ids = filled(client)
-        settled(api)
+        parsed(client, run_ids)
         before, told = tables(own_servers.database_url), answers(client, run_ids)
         facts, reported = rebuilt(own_servers)
         assert facts > 30
@@ -186,19 +209,14 @@ def test_archive_purge_and_rebuild_change_no_answer(
     monkeypatch.setattr(archiver, "ROUND_EVERY_S", 3600)
     with Client(archiving) as client, parser_on(own_servers):
         run_ids = filled(client)
-        settled(archiving)
+        parsed(client, run_ids)
         told = answers(client, run_ids)
         assert any(text.startswith("GPGPU-Sim") or text for key, text in told.items() if key.endswith("/log"))
     archiving.stop()
 
     monkeypatch.setattr(archiver, "ROUND_EVERY_S", 0.05)
     with RunningApi(own_servers.settings(archive_after_s=0)) as api, Client(api) as client:
-        ended = [
-            (run_id, sim["id"])
-            for run_id in run_ids
-            for sim in client.body(f"/api/runs/{run_id}")["sims"]
-            if sim["state"] in ("succeeded", "failed", "cancelled")
-        ]
+        ended = ended_sims(client, run_ids)
         assert len(ended) == 6
         for run_id, sim_id in ended:
             for subject in (subjects.log_of(run_id, sim_id), subjects.beats_of(run_id, sim_id)):
