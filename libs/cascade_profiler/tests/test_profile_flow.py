@@ -13,6 +13,7 @@ from cascade_profiler.errors import CaptureError, OptionsError, StageFailedError
 from cascade_profiler.options import ProfileOptions
 from cascade_profiler.pipeline import Surroundings, profile
 from cascade_profiler.testing.fake_engine import LAUNCHES_AT_START, STEP_KERNELS
+from cascade_profiler.testing.fake_tools import CLOCKS
 from cascade_profiler.workload import Workload
 from cascade_timing.io import read_mapping, read_timeline
 from cascade_timing.pipeline import time_steps
@@ -25,7 +26,9 @@ def read(path: Path) -> Any:
 def test_a_profile_leaves_every_document_and_says_how_long_each_stage_took(
     workload: Workload, around: Surroundings
 ) -> None:
-    run = profile(workload, ProfileOptions(run_name="my-run"), around)
+    waiting = replace(around, environ={**around.environ, CLOCKS: "1"})
+
+    run = profile(workload, ProfileOptions(run_name="my-run"), waiting)
 
     run_dir = around.runs_dir / "my-run"
     assert read(run_dir / "run.json") == run

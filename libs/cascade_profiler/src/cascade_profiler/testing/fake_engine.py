@@ -39,8 +39,8 @@ SAYS = "CASCADE_FAKE_SAYS"
 SLOW = "CASCADE_FAKE_WAITS_UNTIL_SENT"
 """Variable that makes the tracer wait, before its fifth kernel, until its first file has been sent and deleted."""
 
-MAX_WAIT_S = 30.0
-"""[s] The wait ends here with an error."""
+MAX_WAIT_S = 60.0
+"""[s] A wait ends here with an error."""
 
 
 @dataclass(frozen=True, slots=True)

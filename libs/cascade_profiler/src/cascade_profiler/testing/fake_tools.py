@@ -16,10 +16,15 @@ from collections.abc import Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
+from time import monotonic, sleep
 
 from cascade_profiler.commands import Tools
-from cascade_profiler.testing.fake_engine import FAIL, NSYS_LOG
+from cascade_profiler.testing.fake_engine import FAIL, MAX_WAIT_S, NSYS_LOG
 from cascade_profiler.traces_folder import is_kernel_list, stem_of
+
+CLOCKS = "CASCADE_FAKE_WAITS_FOR_CLOCKS"
+"""Variable that makes Nsight wait, before it ends, until the clocks beside it were sampled: a run here is shorter than
+the start of the sampler may be."""
 
 FAKE_ENGINE = "cascade_profiler.testing.fake_engine:open_engine"
 
@@ -93,6 +98,8 @@ def nsys(argv: Sequence[str]) -> int:
     command = rest[next(i for i, word in enumerate(rest) if not word.startswith("--")) :]
     log = output.with_suffix(".launches")
     code = subprocess.run(command, env={**os.environ, NSYS_LOG: str(log)}, check=False).returncode
+    if os.environ.get(CLOCKS):
+        _wait_for_text(output.with_name("clocks.csv"))
     events = (
         [json.loads(line) for line in log.read_text(encoding="utf-8").split("\n") if line]
         if log.exists()
@@ -133,6 +140,14 @@ def postprocess(argv: Sequence[str]) -> int:
         lines = lines[:-1]  # and exit 0, as old versions do
     (traces / "kernelslist.g").write_text("\n".join(lines) + "\n", encoding="utf-8")
     return 0
+
+
+def _wait_for_text(path: Path) -> None:
+    deadline_s = monotonic() + MAX_WAIT_S
+    while not (path.exists() and path.read_text(encoding="utf-8").endswith("\n")):
+        if monotonic() > deadline_s:
+            raise TimeoutError(f"nothing in {path} after {MAX_WAIT_S:g} s")
+        sleep(0.01)
 
 
 def _export(report: Path, output: Path) -> None:
