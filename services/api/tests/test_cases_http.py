@@ -16,6 +16,8 @@ from cascade_core import subjects
 from cascade_core.logs.facts import LogAppended
 
 CASES = Path(__file__).parent / "cases"
+BEATS_APART_S = 0.02
+"""So often that a hundredth of the heartbeats is several: a machine that stalls once or twice is no slow gateway."""
 pytestmark = pytest.mark.usefixtures("parser")
 
 
@@ -160,7 +162,7 @@ def test_a_slow_upload_leaves_heartbeats_alone(client: Client) -> None:
                 started = time.monotonic()
                 states.add(own.beat(sim_id)["state"])
                 beats_ms.append((time.monotonic() - started) * 1000)
-                stop.wait(0.25)
+                stop.wait(BEATS_APART_S)
 
     process = psutil.Process()
     memory = process.memory_info().rss
@@ -190,6 +192,9 @@ def test_a_slow_upload_leaves_heartbeats_alone(client: Client) -> None:
     assert grown_mb <= expect["server_memory_growth_mb_at_most"]
     assert not states & set(expect["sim_never_in"])
     assert statistics.quantiles(beats_ms, n=100)[98] <= expect["heartbeat_p99_ms_at_most"]
+    assert (
+        max(beats_ms) < 1000 * requests[1]["generate_body"]["over_s"] / 2
+    )  # none waited for the upload's end
     listed = client.body(f"/api/sims/{sim_id}/files")
     assert [{key: file[key] for key in ("name", "size")} for file in listed] == expect["files"]
     assert len(client.get(f"/api/sims/{sim_id}/files/perf_counter.csv.gz").content) == 67108864
