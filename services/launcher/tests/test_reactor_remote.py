@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 from cascade_core.jetstream.log import JetStreamLog
 from cascade_core.ports import Clock
+from cascade_core.runs.facts import PlannedSim
 from cascade_core.s3.bucket import S3Bucket
 from cascade_core.sims.facts import SimGivenUp, SimWentSilent
 from cascade_core.sims.transitions import SimState
@@ -32,6 +33,20 @@ from cascade_launcher.backends.kubernetes_manifest import job_name
 from cascade_launcher.testing.kubernetes_platform import KubernetesPlatform
 
 FAST = Timing(check_every_s=0.05)
+
+
+async def seen_as_waiting(
+    platform: KubernetesPlatform, reactor: Reactor, sim: PlannedSim, run_id: str
+) -> None:
+    """Wait until the reactor knows that the sim's pod waits: a clock that runs on before would take it for silent."""
+
+    def is_launched() -> bool:
+        known = reactor._term.fleet.sim(sim.sim_id, run_id)
+        return known is not None and known.launcher_ref is not None
+
+    await eventually(is_launched)
+    seen = platform.cluster.listings
+    await eventually(lambda: platform.cluster.listings >= seen + 6)  # two whole looks, and the one under way
 
 
 class RealClock:
@@ -62,10 +77,10 @@ async def platform(
 @asynccontextmanager
 async def leading(
     log: JetStreamLog, platform: KubernetesPlatform, timing: Timing = FAST, clock: Clock | None = None
-) -> AsyncIterator[None]:
+) -> AsyncIterator[Reactor]:
     reactor = Reactor(log, platform.backend(), clock or RealClock(), timing)
     async with alongside(reactor.run()):
-        yield
+        yield reactor
 
 
 async def test_a_run_becomes_jobs_and_a_cancel_deletes_them(
@@ -85,12 +100,13 @@ async def test_a_pod_that_waits_for_a_node_is_not_lost_and_one_that_never_starts
 ) -> None:
     clock = SteppingClock()
     timing = Timing(heartbeat_timeout_s=60, launch_timeout_s=200, check_every_s=0.02)
-    async with leading(log, platform, timing, clock):
+    async with leading(log, platform, timing, clock) as reactor:
         run = run_requested()
         job = job_name(run.sims[0].sim_id)
         await log.append(run)
         await until(log, lambda sims: bool(sims) and sims[0].launcher_ref is not None)
         platform.cluster.wait_with(job, "ImagePullBackOff", "no such image")
+        await seen_as_waiting(platform, reactor, run.sims[0], run.run_id)
         clock.step = timedelta(seconds=1)
         (sim,) = await until(log, lambda sims: bool(sims) and sims[0].state is SimState.FAILED)
         await eventually(lambda: platform.cluster.jobs == {})
@@ -104,12 +120,13 @@ async def test_a_pod_that_starts_after_a_long_wait_has_its_time_for_the_first_he
     log: JetStreamLog, platform: KubernetesPlatform
 ) -> None:
     clock = SteppingClock()
-    async with leading(log, platform, Timing(check_every_s=0.02), clock):
+    async with leading(log, platform, Timing(check_every_s=0.02), clock) as reactor:
         run = run_requested()
         job = job_name(run.sims[0].sim_id)
         await log.append(run)
         await until(log, lambda sims: bool(sims) and sims[0].launcher_ref is not None)
         platform.cluster.wait_with(job, "ImagePullBackOff", "try again")
+        await seen_as_waiting(platform, reactor, run.sims[0], run.run_id)
         clock.step = timedelta(seconds=1)
         await eventually(lambda: clock.passed() > 150)  # more than twice what a silent sim has
         clock.step = timedelta(0)

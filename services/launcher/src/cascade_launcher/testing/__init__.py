@@ -162,7 +162,8 @@ async def sims_in(log: EventLog) -> dict[str, Sim]:
     for fact in await facts_of(log):
         match fact:
             case RunRequested():
-                sims |= {sim.sim_id: sim for sim in sims_of(fact)}
+                # A repeat changes nothing.
+                sims |= {sim.sim_id: sim for sim in sims_of(fact) if sim.sim_id not in sims}
             case RunCancelRequested():
                 sims |= {sim.sim_id: apply(sim, fact) for sim in sims.values() if sim.run_id == fact.run_id}
             case _:
@@ -191,12 +192,13 @@ async def until(
 async def eventually_appended(
     log: EventLog, fact: AnyFact, *, liveness: bool = False, deadline_s: float = DEADLINE_S
 ) -> None:
-    """Append, as soon as a log that was away takes it."""
+    """Append, as soon as a log that was away takes it; once, also where the answer to an earlier try was lost."""
     loop = asyncio.get_running_loop()
     end = loop.time() + deadline_s
+    event_id = uuid.uuid4().hex
     while True:
         try:
-            await log.append(fact, liveness=liveness)
+            await log.append(fact, event_id=event_id, liveness=liveness)
         except LogUnavailable:
             assert loop.time() < end, f"the log took nothing for {deadline_s} s"
             await asyncio.sleep(0.05)
