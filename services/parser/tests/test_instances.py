@@ -40,6 +40,8 @@ def long_leases(monkeypatch: pytest.MonkeyPatch) -> None:
     """
     for module in (provisioning, lease):
         monkeypatch.setattr(module, "LEASE_TTL_S", 600.0)
+    for module in (lease, sharing):  # then nothing that was not given back runs out in time
+        monkeypatch.setattr(module, "RELEASE_TIMEOUT_S", 60.0)
 
 
 @pytest.fixture
