@@ -2,13 +2,17 @@
 
 The events are facts told to the real log, which reach the page through the real gateway. What is asserted:
 
-* Every log line that was told has reached the page, none twice, on one unbroken stream.
-* The page got them as fast as they came: a bare reader of the same stream, which only counts, has the last one at most
-  two seconds sooner. A machine that cannot carry 2,000 events a second beside a browser is not held against the page:
-  the rates told, read and shown stand in the summary, and are the same facts over three times.
+* Every log line that was told has reached the page, none twice, on one unbroken stream: the page reads so fast that the
+  server does not cut it off.
+* The page gets them as fast as they come: what a bare reader of the same stream, which only counts, has at a moment,
+  the page has within two seconds. A machine that cannot carry 2,000 events a second beside a browser is not held
+  against the page: the rates told, read and shown stand in the summary, and are the same facts over three times.
 * The interaction to next paint stays under 200 ms, as the web's own measure (INP) counts it: the slowest interaction,
   one left out for every fifty. A machine that is busy with other work is late with any work: a page beside it computes
   for 50 ms a click, at the machine's best speed, and what its INP is beyond 100 ms is added to the bound.
+
+What takes time may go wrong in two of three tries, each with a run of its own: a page that is too slow is so, or is cut
+off, in each of them; a machine that stands still for two seconds does so in one.
 """
 
 import asyncio
@@ -19,7 +23,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from cascade_cli.testing_runs import ToldRun, operator_log, tell, tell_run
-from cascade_cli.testing_serve import Server, eventually
+from cascade_cli.testing_serve import PATIENCE_S, Server, eventually
 from cascade_core.facts import AnyFact
 from cascade_core.jetstream.log import JetStreamLog
 from playwright.async_api import Page, expect
@@ -38,6 +42,7 @@ TURNS: Final = 16
 """Four interactions each."""
 QUIET_TURNS: Final = 4
 LEFT_OUT_OF: Final = 50
+TRIES: Final = 3
 LAG_BOUND_S: Final = 2.0
 """The page draws a few times a second, and gathers what comes in between."""
 LOG_EVENT: Final = b'{"type":"log"'
@@ -52,6 +57,14 @@ window.shifted = 0;
 new PerformanceObserver((list) => {
   for (const entry of list.getEntries()) if (!entry.hadRecentInput) shifted += entry.value;
 }).observe({ type: "layout-shift" });
+"""
+OBSERVE_LINE: Final = """
+() => {
+  window.breaks = 0;
+  const line = document.querySelector('[data-testid="line"]');
+  new MutationObserver(() => { if (line.dataset.state !== "live") breaks += 1; })
+    .observe(line, { attributeFilter: ["data-state"] });
+}
 """
 SLOWEST_FIRST: Final = """
 () => {
@@ -95,6 +108,8 @@ class Read:
 
     chunks: int = 0
     newest_s: float = 0.0
+    ended: bool = False
+    """It was cut off."""
 
 
 @dataclass(frozen=True)
@@ -122,6 +137,24 @@ class Used:
             f"interaction to next paint {self.inp_ms:.0f} ms of {self.bound_ms:.0f} ms allowed (slowest {slowest} of "
             f"{len(self.latencies_ms)}), {_inp(self.known_ms):.0f} ms for known work beside it"
         )
+
+
+@dataclass(frozen=True)
+class Tried:
+    """What came of one run."""
+
+    used: Used
+    lag_s: float
+    """Of the page behind the bare reader, at the end."""
+    broken: bool
+    """The server cut the page or the bare reader off: what it had not been sent came in a new snapshot, uncounted."""
+    shifted: float
+    """What moved under the reader's hands, as the web's own measure (CLS) counts it."""
+
+    @property
+    def is_good(self) -> bool:
+        """Whether the page was in time with everything."""
+        return self.used.inp_ms < self.used.bound_ms and self.lag_s < LAG_BOUND_S and not self.broken
 
 
 def _inp(slowest_first: list[float]) -> float:
@@ -190,10 +223,11 @@ async def reading(server: Server, run_id: str) -> AsyncIterator[Read]:
                 if found > 0:
                     read.chunks += found
                     read.newest_s = time.monotonic()
+        read.ended = True
 
     task = asyncio.create_task(count())
     try:
-        await asyncio.wait_for(open_now.wait(), 30)
+        await asyncio.wait_for(open_now.wait(), PATIENCE_S)
         yield read
     finally:
         task.cancel()
@@ -204,49 +238,82 @@ async def test_clicks_are_answered_while_64_sims_stream(
     server: Server, estimated_run: str, open_page: OpenPage, notes: list[str]
 ) -> None:
     async with operator_log(server.data_dir) as log:
-        run = await tell_run(log, "demo", {"SM80_A100": SIMS_OF_GROUP, "SM80_A30": SIMS - SIMS_OF_GROUP})
-        assert len(run.sims) == SIMS
-        await tell(log, [fact for sim in run.sims for fact in [*run.launched(sim), run.heartbeat(sim)]])
-        page = await open_page(server, f"/runs/{run.run_id}")
-        line = page.get_by_test_id("line")
-        await expect(line).to_contain_text("Live")
-        known = await open_page(server, "/api/health")  # a window of its own: none of the two is hidden
-        await known.evaluate(KNOWN_WORK)
-        for each in (page, known):
-            await each.evaluate(OBSERVE)
+        for _ in range(TRIES):
+            tried = await watch(server, log, open_page, notes)
+            if tried.is_good:
+                break
+    assert tried.is_good, [tried, notes]
+    assert len(tried.used.latencies_ms) > TURNS, "the browser told of too few interactions"
+    assert tried.shifted < 0.1
 
-        told = Told()
-        quiet = await use(page, known, turns=QUIET_TURNS)
-        async with reading(server, run.run_id) as read:
-            async with streaming(log, run, told):
-                await expect(line).to_contain_text("events a second", timeout=30_000)
-                used = await use(page, known, turns=TURNS)
 
-            async def all_shown() -> bool:
-                return await lines_shown(page) >= told.lines
+async def watch(server: Server, log: JetStreamLog, open_page: OpenPage, notes: list[str]) -> Tried:
+    """Tell a run, and use its page meanwhile. What was told must be there, unless a stream broke."""
+    run = await tell_run(log, "demo", {"SM80_A100": SIMS_OF_GROUP, "SM80_A30": SIMS - SIMS_OF_GROUP})
+    assert len(run.sims) == SIMS
+    await tell(log, [fact for sim in run.sims for fact in [*run.launched(sim), run.heartbeat(sim)]])
+    await server.shows(
+        run.run_id, lambda shown: all(sim["state"] == "running" for sim in shown["sims"]), "runs"
+    )
+    page = await open_page(server, f"/runs/{run.run_id}")
+    line = page.get_by_test_id("line")
+    await expect(line).to_contain_text("Live")
+    known = await open_page(server, "/api/health")  # a window of its own: none of the two is hidden
+    await known.evaluate(KNOWN_WORK)
+    for each in (page, known):
+        await each.evaluate(OBSERVE)
+    await page.evaluate(OBSERVE_LINE)
 
-            await eventually(all_shown, f"all {told.lines:,} log lines on the page")
-            shown_s = time.monotonic()
+    told = Told()
+    quiet = await use(page, known, turns=QUIET_TURNS)
+    async with reading(server, run.run_id) as read:
+        async with streaming(log, run, told):
+            await expect(line).to_contain_text("events a second")
+            used = await use(page, known, turns=TURNS)
+            behind_s = await lag_s(page, read)
 
-            async def all_read() -> bool:
-                return read.chunks >= told.chunks
+        async def broken() -> bool:
+            return read.ended or bool(await page.evaluate("breaks"))
 
-            await eventually(all_read, f"all {told.chunks:,} log events at the reader")
-        rates = [told.facts / (end - told.began_s) for end in (told.ended_s, read.newest_s, shown_s)]
-        notes.append(
-            f"load: {told.facts:,} events; {EVENTS_PER_S:,} a second wanted, {rates[0]:,.0f} told, "
-            f"{rates[1]:,.0f} read, {rates[2]:,.0f} shown"
-        )
-        notes.append(f"load, before the stream: {quiet}")
-        notes.append(f"load, during it: {used}")
+        async def all_shown() -> bool:
+            return await lines_shown(page) >= told.lines or await broken()
+
+        await eventually(all_shown, f"all {told.lines:,} log lines on the page")
+        shown_s = time.monotonic()
+
+        async def all_read() -> bool:
+            return read.chunks >= told.chunks or await broken()
+
+        await eventually(all_read, f"all {told.chunks:,} log events at the reader")
+    rates = [told.facts / (end - told.began_s) for end in (told.ended_s, read.newest_s, shown_s)]
+    notes.append(
+        f"load: {told.facts:,} events; {EVENTS_PER_S:,} a second wanted, {rates[0]:,.0f} told, "
+        f"{rates[1]:,.0f} read, {rates[2]:,.0f} shown"
+    )
+    notes.append(f"load, before the stream: {quiet}")
+    notes.append(f"load, during it: {used}")
+    tried = Tried(used, behind_s, broken=await broken(), shifted=await page.evaluate("shifted"))
+    if tried.broken:
+        notes.append("load: the server cut a stream off")
+    else:
         assert [read.chunks, await lines_shown(page)] == [told.chunks, told.lines]
         assert int(await line.get_attribute("data-events") or 0) >= told.facts
-        assert shown_s - read.newest_s < LAG_BOUND_S, notes
         await expect(line).to_have_attribute("data-state", "live")
         await expect(line).to_contain_text("Live")
-    assert len(used.latencies_ms) > TURNS, "the browser told of too few interactions"
-    assert used.inp_ms < used.bound_ms, notes
-    assert await page.evaluate("shifted") < 0.1
+    for each in (page, known):
+        await each.close()
+    return tried
+
+
+async def lag_s(page: Page, read: Read) -> float:
+    """How long the page takes to have the lines that the bare reader has now. [s]"""
+    wanted, since_s = read.chunks * LINES_PER_CHUNK, time.monotonic()
+
+    async def shown() -> bool:
+        return await lines_shown(page) >= wanted or bool(await page.evaluate("breaks"))
+
+    await eventually(shown, f"{wanted:,} log lines on the page")
+    return time.monotonic() - since_s
 
 
 async def lines_shown(page: Page) -> int:
