@@ -412,6 +412,27 @@ def test_a_run_that_ended_just_now_is_read_until_two_readings_agree() -> None:
     assert step.route == "/api/traces/{trace_id}"
 
 
+def readings(run: RunDetail) -> int:
+    """How often a report of this run, which changes no more, reads it."""
+    steps = gathering.gather_report("run-1", NOW + timedelta(seconds=1))
+    step, count = next(steps), 0
+    while not (isinstance(step, Call) and step.route == "/api/traces/{trace_id}"):
+        is_run = isinstance(step, Call) and step.route == "/api/runs/{run_id}"
+        count += is_run
+        kernels = [kernel for one in run.sims for kernel in times(one, *[1.0] * one.kernels_done)]
+        step = steps.send(None if isinstance(step, gathering.Pause) else run if is_run else kernels)
+    return count
+
+
+def test_a_sim_that_succeeded_has_all_its_kernels_or_is_read_again_for_a_bounded_time() -> None:
+    # A parser that stands still gives two readings that agree.
+    for engine in ("accel-sim", "estimate"):
+        assert readings(a_run(sim("A", done=2, engine=engine))) == 2
+        assert readings(a_run(sim("A", done=1, engine=engine))) == gathering.MOST_READS + 1
+    assert readings(a_run(sim("A", done=1, engine="replay"))) == 2
+    assert readings(a_run(sim("A", done=1, state=SimState.FAILED), state=RunState.FAILED)) == 2
+
+
 def test_a_removed_trace_does_not_hide_the_report() -> None:
     one = sim("A", state=SimState.FAILED)
     steps = gathering.gather_report("run-1", NOW + timedelta(hours=1))

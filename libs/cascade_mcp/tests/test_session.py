@@ -15,7 +15,7 @@ import httpx2
 import pytest
 from cascade_cli.embedded.process import free_ports
 from cascade_cli.testing import DemoApp
-from cascade_cli.testing_runs import operator_log, tell_run
+from cascade_cli.testing_runs import KERNELS, operator_log, tell_run
 from mcp.client.session import ClientSession
 from mcp.client.stdio import StdioServerParameters, stdio_client
 from mcp.client.streamable_http import streamable_http_client
@@ -86,6 +86,7 @@ async def test_an_agent_goes_from_a_trace_to_a_report(replay_app: DemoApp) -> No
         waited = data(await call(session, "wait_for_run", run_id=launched["id"], at_most_s=100))
         assert waited["state"] == "succeeded"
         assert waited["statements"][0]["kind"] == "stand-in"
+        await parsed(session, launched["id"])
         answer = data(await call(session, "get_report", run_id=launched["id"]))
         log = data(
             await call(
@@ -113,6 +114,16 @@ async def test_an_agent_goes_from_a_trace_to_a_report(replay_app: DemoApp) -> No
     assert log["lines"] == ["gpu_tot_sim_cycle = 39328"]
     assert stats["stats"]["gpu_sim_cycle"] > 0
     assert stats["statements"][0]["kind"] == "stand-in"
+
+
+async def parsed(session: ClientSession, run_id: str) -> None:
+    """Wait for the last kernels: they are read from the logs a moment after the run's end."""
+    async with asyncio.timeout(PATIENCE_S):
+        while True:
+            sims = data(await call(session, "get_run", run_id=run_id))["sims"]
+            if all(sim["kernels_done"] >= KERNELS for sim in sims):
+                return
+            await asyncio.sleep(0.1)
 
 
 async def shown(session: ClientSession, run_id: str) -> None:

@@ -15,11 +15,15 @@ from pathlib import Path
 from typing import Any, Final
 
 import pytest
+from cascade_client.client import CascadeClient
 
 from cascade_cli import running
 
 STARTED_WITHIN_S: Final = 180.0
 STOPPED_WITHIN_S: Final = 60.0
+PARSED_WITHIN_S: Final = 60.0
+KERNELS: Final = {"replay": 6, "estimate": 8}
+"""Of each sim's log, by the engine that makes it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,6 +76,7 @@ def _demo(directory: Path, engine: str) -> Iterator[DemoApp]:
         urls = running.read(directory / "data")
         assert urls is not None
         assert urls.token is not None
+        _wait_until_parsed(urls.url, urls.token, str(summary["run_id"]), KERNELS[engine])
         yield DemoApp(urls.url, urls.token, directory / "data", summary)
     finally:
         process.terminate()
@@ -80,6 +85,15 @@ def _demo(directory: Path, engine: str) -> Iterator[DemoApp]:
         except subprocess.TimeoutExpired:
             process.kill()
             process.wait()
+
+
+def _wait_until_parsed(url: str, token: str, run_id: str, kernels: int) -> None:
+    """A run has ended once its simulators say so; the last kernels are read from its logs a moment later."""
+    deadline = time.monotonic() + PARSED_WITHIN_S
+    with CascadeClient(url, token) as client:
+        while any(sim.kernels_done < kernels for sim in client.run(run_id).sims):
+            assert time.monotonic() < deadline, f"the logs were not read in {PARSED_WITHIN_S:.0f} s"
+            time.sleep(0.1)
 
 
 def _summary(process: "subprocess.Popen[bytes]", output: Path, problems: Path) -> dict[str, Any]:

@@ -23,7 +23,7 @@ from cascade_client.wire.traces import TraceDetail
 MOST_SEARCHED_LOGS: Final = 8
 """Whole logs that one report reads for causes; beyond that the sims' own errors must do."""
 MOST_FOUND_LINES: Final = 5
-MOST_READS: Final = 10
+MOST_READS: Final = 20
 FRESH_S: Final = 5.0
 """A run that ended less than this ago may still have its last kernels on the way. [s]"""
 _PAUSE_S: Final = 0.3
@@ -83,7 +83,8 @@ def _settled(run_id: str, now: datetime) -> Generator[Step, Any, tuple[RunDetail
     """The run and its kernels, read at one point.
 
     A run counts as ended as soon as its simulators say so; the end of their logs may be read a moment later. So a
-    run that ended just now is read until two readings agree.
+    run that ended just now is read until two readings agree and no sim that succeeded lacks kernels. Of a replayed log
+    nobody knows how many it holds.
     """
     run: RunDetail = yield calls.get_run(run_id)
     for _ in range(MOST_READS):
@@ -94,7 +95,7 @@ def _settled(run_id: str, now: datetime) -> Generator[Step, Any, tuple[RunDetail
         again: RunDetail = yield calls.get_run(run_id)
         same = _done(again) == _done(run) == len(kernels)
         run = again
-        if same:
+        if same and not _lacks_kernels(run):
             break
     return run, kernels
 
@@ -104,6 +105,13 @@ def _is_fresh(run: RunDetail, now: datetime) -> bool:
         return False  # the report of an unfinished run is a moment's view anyway
     ends = [sim.finished_at for sim in run.sims if sim.finished_at is not None]
     return bool(ends) and max(ends) > now - timedelta(seconds=FRESH_S)
+
+
+def _lacks_kernels(run: RunDetail) -> bool:
+    return any(
+        sim.state is SimState.SUCCEEDED and sim.engine != "replay" and sim.kernels_done < sim.kernels_total
+        for sim in run.sims
+    )
 
 
 def _done(run: RunDetail) -> int:
