@@ -159,6 +159,7 @@ def test_a_file_over_the_limit_is_read_to_its_end_and_refused(
     assert client.get(f"/api/sims/{sim_id}/files/kept.bin").content == b"kept"
 
 
+@pytest.mark.timeout(300)  # it writes 320 MiB, and disks stall
 def test_a_sims_files_have_a_limit_in_all(client: Client) -> None:
     _, sim_id = client.new_sim()
     quarter = bytes(files.MOST_FILE_BYTES)

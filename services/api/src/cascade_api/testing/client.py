@@ -112,8 +112,12 @@ class Client(httpx.Client):
     def log(self, sim_id: str) -> str:
         """A sim's whole log, asked for again while a gateway that lost its servers says 503."""
         path = f"/api/sims/{sim_id}/log"
-        eventually(lambda: self.get(path).status_code != httpx.codes.SERVICE_UNAVAILABLE, what=path)
-        reply = self.get(path)
+
+        def answered() -> httpx.Response | None:
+            reply = self.get(path)
+            return reply if reply.status_code != httpx.codes.SERVICE_UNAVAILABLE else None
+
+        reply = eventually(answered, what=path)
         assert reply.status_code == 200, reply.text
         return reply.text
 
