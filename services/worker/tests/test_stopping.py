@@ -1,5 +1,6 @@
 """Sims that end early: cancelled, fenced off, terminated, refused, or with a worker that was killed."""
 
+import asyncio
 import os
 import signal
 import time
@@ -9,7 +10,10 @@ from subprocess import Popen
 
 import psutil
 import pytest
+from cascade_worker.chunking import LogChunk
+from cascade_worker.errors import GatewayRefusedError
 from cascade_worker.testing import PATIENCE_S, FakeGateway
+from cascade_worker.work import _simulate_and_forward
 
 StartWorker = Callable[..., "Popen[str]"]
 Play = Callable[..., None]
@@ -175,6 +179,31 @@ def test_a_wrong_token_ends_the_worker_without_a_simulation(
     assert "401" in worker_output()
     assert "missing or wrong token" in worker_output()
     assert "Traceback" not in worker_output()
+
+
+async def test_a_stop_that_comes_while_a_refused_log_ends_the_simulation_is_not_lost(tmp_path: Path) -> None:
+    ending, gone = asyncio.Event(), asyncio.Event()
+
+    async def simulate() -> int:
+        try:
+            await asyncio.Event().wait()
+        finally:
+            ending.set()
+            await gone.wait()
+        return 0
+
+    async def refuse(chunk: LogChunk) -> None:
+        raise GatewayRefusedError(call=f"log chunk {chunk.seq}", status=422, detail="no")
+
+    log = tmp_path / "accelsim.log"
+    log.write_text("line\n" * 200)
+    working = asyncio.create_task(_simulate_and_forward(simulate, log_path=log, handle=refuse))
+    await ending.wait()
+    working.cancel()
+    await asyncio.sleep(0)
+    gone.set()
+    await asyncio.wait([working])
+    assert working.cancelled()
 
 
 def test_a_refused_log_ends_the_simulation_as_failed(

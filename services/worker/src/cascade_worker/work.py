@@ -126,13 +126,33 @@ async def _simulate_and_forward(
         finally:
             finished.set()
 
+    # No TaskGroup: that forgets a stop which comes while one of the two has failed and the other is being ended, and a
+    # simulator's end takes seconds.
+    making = asyncio.create_task(make_log())
+    forwarding = asyncio.create_task(
+        forward_log(log_path, finished=finished, handle=handle, chunker=Chunker())
+    )
+    stopped: asyncio.CancelledError | None = None
     try:
-        async with asyncio.TaskGroup() as group:
-            making = group.create_task(make_log())
-            group.create_task(forward_log(log_path, finished=finished, handle=handle, chunker=Chunker()))
-    except BaseExceptionGroup as failures:
-        # One of the two failed and the group ended the other: the first failure is the reason.
-        raise failures.exceptions[0] from None
+        await asyncio.wait((making, forwarding), return_when=asyncio.FIRST_EXCEPTION)
+    except asyncio.CancelledError as error:
+        stopped = error
+    making.cancel()
+    forwarding.cancel()
+    while not (making.done() and forwarding.done()):
+        try:
+            await asyncio.wait((making, forwarding))
+        except asyncio.CancelledError as error:
+            stopped = error
+    failures = [
+        failure
+        for task in (making, forwarding)
+        if not task.cancelled() and (failure := task.exception()) is not None
+    ]
+    if stopped is not None:
+        raise stopped
+    if failures:
+        raise failures[0]
     return making.result()
 
 
