@@ -4,6 +4,7 @@ import asyncio
 import urllib.request
 from collections.abc import Callable
 from dataclasses import dataclass
+from http.client import HTTPException
 
 from prometheus_client.parser import text_string_to_metric_families
 
@@ -41,8 +42,8 @@ async def scraped_until(port: int, wanted: Callable[[Scrape], bool]) -> Scrape:
                 await asyncio.sleep(EVERY_S)
                 try:
                     seen = await scrape(port)
-                except OSError:
-                    continue  # it has just been started
+                except (OSError, HTTPException):
+                    continue  # it has just been started, or ended in the middle of its answer
     except TimeoutError:
         shown = None if seen is None else {f"{key}": value for key, value in seen.values.items() if value}
         raise AssertionError(f"the metrics were not as wanted in {DEADLINE_S} s: {shown}") from None
