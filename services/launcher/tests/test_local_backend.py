@@ -321,6 +321,16 @@ async def test_stop_ends_a_stubborn_simulator_and_the_child_that_left_its_group(
     assert processes_with(f"CASCADE_ATTEMPT={LAUNCH.attempt}") == []
 
 
+def test_a_process_that_has_just_been_started_is_known_by_its_attempt() -> None:
+    for attempt in (some_attempt() for _ in range(100)):  # one in ten showed nothing at first
+        child = subprocess.Popen(["sleep", "600"], env={**os.environ, "CASCADE_ATTEMPT": attempt})
+        try:
+            assert processes._attempt_of(child.pid) == attempt
+        finally:
+            child.kill()
+            child.wait()
+
+
 async def test_stop_by_a_later_launcher_ends_the_adopted_simulator(make: Make, simulator: Simulator) -> None:
     await make(simulator.command("wait")).start(LAUNCH)
     await eventually(lambda: simulator.is_up(LAUNCH.sim_id))
