@@ -19,8 +19,12 @@ WANTED = {
     ("cascade-api", "cascade.sse.frame"),
 }
 
+OF_PARSED = {"cascade.projector.project", "cascade.sse.frame"}
+"""What the parser's own facts come to."""
+
 
 @pytest.mark.slow
+@pytest.mark.timeout(300)
 async def test_a_simulators_request_and_its_events_are_one_trace(monkeypatch: pytest.MonkeyPatch) -> None:
     with receiving() as receiver:
         monkeypatch.setenv("CASCADE_OTLP_ENDPOINT", receiver.endpoint)
@@ -44,9 +48,7 @@ async def test_a_simulators_request_and_its_events_are_one_trace(monkeypatch: py
             assert by_id[span.parent_id].name == POSTED
     # What the parser found in the chunk was stored within its span, and so reached Postgres and the stream.
     parsed = {span.span_id for span in spans if span.name == "cascade.parser.read"}
-    assert {"cascade.projector.project", "cascade.sse.frame"} <= {
-        span.name for span in spans if span.parent_id in parsed
-    }
+    assert OF_PARSED <= {span.name for span in spans if span.parent_id in parsed}
 
 
 async def events_after_a_post(stage: Stage, run_id: str, sim_id: str, traceparent: str) -> set[str]:
@@ -75,12 +77,20 @@ async def events_after_a_post(stage: Stage, run_id: str, sim_id: str, traceparen
 
 
 async def spans_of(receiver: Receiver, trace_id: str) -> list[ReceivedSpan]:
-    """The trace, once every kind of span has arrived and those of the parser's facts as well."""
+    """The trace, once it is whole: every kind of span is there, those of the parser's facts as well, and every parent.
+
+    A span is exported once it has ended, so the ones within it come before it, in a batch of their own or not.
+    """
     async with asyncio.timeout(DEADLINE_S):
         while True:
             spans = receiver.of_trace(trace_id)
             parsed = {span.span_id for span in spans if span.name == "cascade.parser.read"}
             delivered = {span.name for span in spans if span.parent_id in parsed}
-            if {(span.service, span.name) for span in spans} >= WANTED and "cascade.sse.frame" in delivered:
+            without_parent = {span.parent_id for span in spans} - {span.span_id for span in spans}
+            if (
+                {(span.service, span.name) for span in spans} >= WANTED
+                and delivered >= OF_PARSED
+                and len(without_parent) == 1  # the caller's, who exports nothing
+            ):
                 return spans
             await asyncio.sleep(0.1)
