@@ -72,7 +72,7 @@ async def test_the_bucket_may_announce_uploads_and_nothing_else(server: Login) -
         await store.publish("cascade.v1.trace.x.ready", b"forged")
         await store.publish("minio.events", b"{}")
         await store.flush()
-        message = await heard.next_msg(timeout=5)
+        message = await heard.next_msg(timeout=60)
         assert message.subject == "minio.events"
         with pytest.raises(TimeoutError):
             await facts.next_msg(timeout=0.2)
@@ -80,6 +80,7 @@ async def test_the_bucket_may_announce_uploads_and_nothing_else(server: Login) -
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(300)
 async def test_three_servers_of_the_cluster_file_keep_three_copies(tmp_path: Path) -> None:
     ports = free_ports(6)
     clients, routes = ports[:3], ports[3:]
@@ -114,7 +115,7 @@ async def test_three_servers_of_the_cluster_file_keep_three_copies(tmp_path: Pat
 
 async def _until_led(settings: NatsSettings) -> None:
     """Wait until the cluster has chosen a leader: before that, JetStream answers nobody."""
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(90):
         while True:
             async with connected(settings, name="test") as client:
                 if await _answers(client):

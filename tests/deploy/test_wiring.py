@@ -85,7 +85,7 @@ async def _upload(servers: Servers, role: str, directory: Path = bundled.DEMO_TR
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(300)
+@pytest.mark.timeout(600)
 async def test_a_trace_goes_from_upload_to_a_finished_run(servers: Servers, compose: Compose) -> None:
     prepared = servers.wiring.run("provision", ["provision"], compose.environment("provision"))
     assert prepared.returncode == 0, prepared.stdout + prepared.stderr
@@ -127,6 +127,11 @@ async def _finished_run(servers: Servers, client: httpx.AsyncClient) -> None:
         run.update(answer.json())
         return bool(run["state"] != "active")
 
+    async def parsed() -> bool:
+        # The parser may read the end of a log after its sim has said that it ended.
+        kernels = (await client.get(f"/api/runs/{run['id']}/kernels")).json()
+        return {kernel["sim_id"] for kernel in kernels} == {sim["id"] for sim in run["sims"]}
+
     async def sampled() -> bool:
         traces = (await client.get("/api/traces")).json()
         return len([trace for trace in traces if trace["state"] == "ready"]) > 1
@@ -141,8 +146,7 @@ async def _finished_run(servers: Servers, client: httpx.AsyncClient) -> None:
     run: dict[str, Any] = reply.json()
     await until(run_over, 120, "the end of the run")
     assert run["state"] == "succeeded", run
-    kernels = (await client.get(f"/api/runs/{run['id']}/kernels")).json()
-    assert {kernel["sim_id"] for kernel in kernels} == {sim["id"] for sim in run["sims"]}
+    await until(parsed, 60, "the kernels of each sim")
     # The api reads the trace itself for this.
     estimate = await client.get(f"/api/runs/{run['id']}/estimate")
     assert estimate.status_code == 200, estimate.text
@@ -150,6 +154,7 @@ async def _finished_run(servers: Servers, client: httpx.AsyncClient) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(300)
 async def test_a_service_with_the_wrong_nats_password_is_refused(servers: Servers, compose: Compose) -> None:
     def started_wrongly(service: str) -> "subprocess.CompletedProcess[str]":
         environment = compose.environment(service) | {"CASCADE_NATS_PASSWORD": "kwrong"}
@@ -164,6 +169,7 @@ async def test_a_service_with_the_wrong_nats_password_is_refused(servers: Server
         assert "kwrong" not in done.stderr + done.stdout
 
 
+@pytest.mark.timeout(300)
 async def test_a_profilers_keys_upload_and_nothing_else(servers: Servers, compose: Compose) -> None:
     prepared = servers.wiring.run("provision", ["provision"], compose.environment("provision"))
     assert prepared.returncode == 0, prepared.stdout + prepared.stderr
