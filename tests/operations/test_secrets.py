@@ -14,9 +14,11 @@ import psutil
 import pytest
 from cascade_cli import bundled
 from cascade_cli.testing_runs import operator_log
-from cascade_cli.testing_serve import Server, serving
+from cascade_cli.testing_serve import Server, eventually, serving
 from cascade_core import facts, subjects
 
+HELD_REPLAY = Path(__file__).parents[1] / "crash" / "held_replay.py"
+"""A worker whose sims stand still until a file is there: so they are seen, however late anybody looks."""
 OPERATORS_OWN = "AKIA-of-the-operators-shell-" + secrets.token_hex(6)
 SIM_ID, RUN_ID = re.compile(r"\bsim-[0-9a-f]{12}\b"), re.compile(r"\brun-[0-9a-f]{12}\b")
 NAMED_AS = {
@@ -25,7 +27,7 @@ NAMED_AS = {
     "cascade_launcher.main": "launcher",
     "cascade_parser.main": "parser",
     "cascade_requestsim.main": "requestsim",
-    "cascade_worker": "sim",
+    str(HELD_REPLAY): "sim",
 }
 MAY_HOLD: dict[str, set[str]] = {
     "serve": {"token", "the operator's own"},
@@ -105,9 +107,10 @@ async def text_of_everything(server: Server, run_id: str) -> dict[str, str]:
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(240)
+@pytest.mark.timeout(600)
 async def test_no_secret_is_where_it_is_not_needed(tmp_path: Path) -> None:
-    worker = [sys.executable, "-m", "cascade_worker", "--replay", str(bundled.REPLAY_LOG), "--delay", "0.1"]
+    go_on = tmp_path / "go on"
+    worker = [sys.executable, str(HELD_REPLAY), str(go_on), "--replay", str(bundled.REPLAY_LOG)]
     settings = {
         "CASCADE_LOG_FORMAT": "json",
         "CASCADE_LOG_LEVEL": "DEBUG",
@@ -121,10 +124,17 @@ async def test_no_secret_is_where_it_is_not_needed(tmp_path: Path) -> None:
         run_id = await server.launch("demo", {"SM80_A100": 1, "SM80_A30": 1})
         roles: set[str] = set()
         found: list[str] = []
-        while (await server.run(run_id))["state"] == "active":
+
+        async def all_were_looked_at() -> bool:
             seen, misplaced = look_at_processes(server)
-            roles |= seen
-            found += misplaced
+            roles.update(seen)
+            found.extend(misplaced)
+            return roles == MAY_HOLD.keys()
+
+        await eventually(all_were_looked_at, "a process of each kind runs")
+        go_on.touch()
+        while (await server.run(run_id))["state"] == "active":
+            await all_were_looked_at()
         assert (await server.ended(run_id))["state"] == "succeeded"
         assert roles == MAY_HOLD.keys()
         told = await text_of_everything(server, run_id)
