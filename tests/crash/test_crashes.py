@@ -5,7 +5,11 @@ import os
 import signal
 from pathlib import Path
 
+import pytest
+
 from .conftest import CrashApp
+
+pytestmark = pytest.mark.timeout(600)
 
 
 async def test_a_killed_api_costs_nothing(crash_app: CrashApp) -> None:

@@ -27,7 +27,7 @@ async def restart(app: CrashApp, service: str) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(300)
+@pytest.mark.timeout(600)
 async def test_a_rolling_restart_in_the_middle_of_a_run_loses_nothing(crash_app: CrashApp) -> None:
     await crash_app.upload()
     await crash_app.trace_is("ready")

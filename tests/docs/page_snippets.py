@@ -22,7 +22,7 @@ LINKED: Final = ("examples", "scripts", "samples", "docs")
 UP: Final = "Uvicorn running on"
 UP_WITHIN_S: Final = 120.0
 RUNS_WITHIN_S: Final = 180.0
-STOPS_WITHIN_S: Final = 60.0
+STOPS_WITHIN_S: Final = 90.0
 POLL_S: Final = 0.1
 
 

@@ -31,7 +31,7 @@ def test_a_block_knows_what_it_must_show() -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(600)
+@pytest.mark.timeout(900)
 @pytest.mark.skipif(shutil.which("curl") is None, reason="curl is not installed, and the pages use it")
 @pytest.mark.parametrize("name", PAGES)
 def test_every_snippet_runs(name: str, tmp_path: Path) -> None:

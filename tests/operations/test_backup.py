@@ -40,7 +40,7 @@ def cascade(*arguments: str, data_dir: Path) -> subprocess.CompletedProcess[str]
         env=environment | {"CASCADE_DATA_DIR": str(data_dir), "CASCADE_S3_PORT": str(*free_ports(1))},
         capture_output=True,
         text=True,
-        timeout=120,
+        timeout=200,
         check=False,
     )
 
@@ -93,7 +93,7 @@ def answers(url: str, token: str) -> dict[str, Any]:
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(300)
+@pytest.mark.timeout(600)
 async def test_a_backup_brought_back_on_empty_servers_answers_as_before(
     replay_app: DemoApp, tmp_path: Path
 ) -> None:
@@ -158,6 +158,7 @@ async def test_big_facts_and_repeats_travel(fresh_nats: EmbeddedNats) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(300)
 async def test_a_log_that_version_1_wrote_is_served_today(tmp_path: Path) -> None:
     """The stored facts of `golden/v1.jsonl`, as a backup of that time would hold them."""
     tmp_path.chmod(0o755)  # noqa: ASYNC240
