@@ -8,9 +8,10 @@ the bundled samples about serving. Then run `just generate`, which puts the exam
 
 import asyncio
 import json
+import shlex
 import sys
 import tempfile
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -31,7 +32,10 @@ from scripts.docs_reference.examples import DIRECTORY, Example, trimmed  # noqa:
 
 TOKEN = "dev-token"
 WITHIN_S = 120.0
+GO_ON = "go on"
+"""A file beside the app's data: no sim begins before it is there, so nothing that is asked until then comes late."""
 POLL_S = 0.2
+REPLAYED_KERNELS = 6  # of the recorded log
 SAMPLE = "sample__facebook_opt-125m__h100-e2e"
 SAMPLE_RUN = "run-sample-opt125m-h100-e2e"
 SCENARIO = {
@@ -97,7 +101,7 @@ async def capture(directory: Path) -> None:
             async with httpx.AsyncClient(base_url=app.url, headers=headers, timeout=WITHIN_S) as http:
                 asking = Capture(http, directory)
                 await _traces(asking, app)
-                run_id, sim_id = await _runs(asking)
+                run_id, sim_id = await _runs(asking, Path(scratch) / GO_ON)
                 await _results(asking, run_id, sim_id)
                 await _simulators(asking, sim_id)
                 await _requests(asking)
@@ -108,7 +112,7 @@ async def _app(data_dir: Path) -> AsyncIterator[app_stack.RunningApp]:
     settings = isolated_settings(
         data_dir,
         token=TOKEN,
-        sim_cmd=worker_command("--replay", str(bundled.REPLAY_LOG)),
+        sim_cmd=_waiting(data_dir / GO_ON, worker_command("--replay", str(bundled.REPLAY_LOG))),
         samples=True,
         workspace="acme-lab",
         openai_wait_s=60,
@@ -117,6 +121,12 @@ async def _app(data_dir: Path) -> AsyncIterator[app_stack.RunningApp]:
         async with app_stack.running_app(settings, log_to=log.fileno()) as app:
             await healthy(app.url)
             yield app
+
+
+def _waiting(file: Path, command: str) -> str:
+    """The command, begun once the file is there."""
+    wait = 'until [ -e "$0" ]; do sleep 0.1; done; exec "$@"'
+    return shlex.join(("sh", "-c", wait, str(file), *shlex.split(command)))
 
 
 async def _traces(asking: Capture, app: app_stack.RunningApp) -> None:
@@ -143,7 +153,7 @@ async def _traces(asking: Capture, app: app_stack.RunningApp) -> None:
     await asking.ask("gpu-configs", "GET", "/api/gpu-configs")
 
 
-async def _runs(asking: Capture) -> tuple[str, str]:
+async def _runs(asking: Capture, go_on: Path) -> tuple[str, str]:
     """The finished run's id and its first sim's."""
 
     def asked(trace: str = "demo", config: str = "SM80_A100", count: int = 2) -> dict[str, Any]:
@@ -159,13 +169,15 @@ async def _runs(asking: Capture) -> tuple[str, str]:
     await refused("run-wrong-arch", asked(config="SM90_H100"))
     await refused("run-invalid", asked(count=0))
     run = await asking.ask("run-created", "POST", "/api/runs", body=asked())
-    await _events(asking, run["id"])
+    await _events(asking, run["id"], go_on)
     await _until(asking.http, f"/api/runs/{run['id']}", "state", {"succeeded", "failed", "partial"})
+    await _until_true(asking.http, f"/api/runs/{run['id']}", _is_parsed)
+    go_on.unlink()  # noqa: ASYNC240 - nothing else waits here
     await asking.ask("run", "GET", "/api/runs/{run_id}", run_id=run["id"])
     await asking.ask("run-not-found", "GET", "/api/runs/{run_id}", run_id="run-000000000000")
     await asking.ask("runs", "GET", "/api/runs")
     other = (await asking.http.post("/api/runs", json=asked(count=1))).json()
-    sim_id = await _running_sim(asking.http, other["id"])
+    sim_id = await _launching_sim(asking.http, other["id"])
     beat = "/api/sims/{sim_id}/heartbeat"
     await asking.ask("heartbeat", "POST", beat, body={"state": "running"}, sim_id=sim_id)
     await asking.ask("run-cancelled", "POST", "/api/runs/{run_id}/cancel", run_id=other["id"])
@@ -173,8 +185,8 @@ async def _runs(asking: Capture) -> tuple[str, str]:
     return str(run["id"]), str(run["sims"][0]["id"])
 
 
-async def _events(asking: Capture, run_id: str) -> None:
-    """The first event of each kind, and the one that ends a sim."""
+async def _events(asking: Capture, run_id: str, go_on: Path) -> None:
+    """The first event of each kind, and the one that ends a sim. The sims begin after the first."""
     route = "/api/runs/{run_id}/events"
     path = route.format(run_id=run_id)
     seen: set[str] = set()
@@ -182,6 +194,7 @@ async def _events(asking: Capture, run_id: str) -> None:
         async for line in stream.aiter_lines():
             if not line.startswith("data: "):
                 continue
+            go_on.touch()  # noqa: ASYNC240 - nothing else waits here
             event = json.loads(line.removeprefix("data: "))
             name = f"event-{event['type']}"
             if event["type"] == "sim" and event["sim"]["state"] == "succeeded":
@@ -201,7 +214,7 @@ async def _results(asking: Capture, run_id: str, sim_id: str) -> None:
     await asking.ask("comparison-sample", "GET", "/api/runs/{run_id}/comparison", run_id=SAMPLE_RUN)
     await asking.ask("kernels", "GET", "/api/runs/{run_id}/kernels", run_id=run_id)
     await asking.ask("step-timelines", "GET", "/api/runs/{run_id}/step-timelines", run_id=SAMPLE_RUN)
-    await _until_computed(asking.http, f"/api/runs/{run_id}/estimate")
+    await _until_true(asking.http, f"/api/runs/{run_id}/estimate", _is_computed)
     await asking.ask("estimate", "GET", "/api/runs/{run_id}/estimate", run_id=run_id)
     await asking.ask("run-files", "GET", "/api/runs/{run_id}/files", run_id=run_id)
     await asking.ask("sim-files", "GET", "/api/sims/{sim_id}/files", sim_id=sim_id)
@@ -248,12 +261,12 @@ async def _requests(asking: Capture) -> None:
     await asking.ask("model", "GET", "/v1/models/{model}", model=SAMPLE)
 
 
-async def _running_sim(http: httpx.AsyncClient, run_id: str) -> str:
-    """The id of the run's only sim, once that runs."""
+async def _launching_sim(http: httpx.AsyncClient, run_id: str) -> str:
+    """The id of the run's only sim, once it is launched."""
     async with asyncio.timeout(WITHIN_S):
         while True:
             sim = (await http.get(f"/api/runs/{run_id}")).json()["sims"][0]
-            if sim["state"] == "running":
+            if sim["state"] == "launching":
                 return str(sim["id"])
             await asyncio.sleep(POLL_S)
 
@@ -264,13 +277,19 @@ async def _until(http: httpx.AsyncClient, path: str, field: str, wanted: set[str
             await asyncio.sleep(POLL_S)
 
 
-async def _until_computed(http: httpx.AsyncClient, path: str) -> None:
-    def computing(estimate: Any) -> bool:
-        return any(config["state"] == "computing" for config in estimate["configs"])
-
+async def _until_true(http: httpx.AsyncClient, path: str, is_true: Callable[[Any], bool]) -> None:
     async with asyncio.timeout(WITHIN_S):
-        while computing((await http.get(path)).json()):  # noqa: ASYNC110 - polls another process
+        while not is_true((await http.get(path)).json()):  # noqa: ASYNC110 - polls another process
             await asyncio.sleep(POLL_S)
+
+
+def _is_parsed(run: Any) -> bool:
+    """Whether the last kernel of every sim was read, which may be after the sim's end."""
+    return all(sim["kernels_done"] == REPLAYED_KERNELS for sim in run["sims"])
+
+
+def _is_computed(estimate: Any) -> bool:
+    return all(config["state"] != "computing" for config in estimate["configs"])
 
 
 if __name__ == "__main__":

@@ -10,7 +10,7 @@ from scripts.docs_reference import examples
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(300)
+@pytest.mark.timeout(600)
 async def test_a_server_answers_what_is_shown(tmp_path: Path) -> None:
     await capture_examples.capture(tmp_path)
     assert examples.names(tmp_path) == examples.names()
