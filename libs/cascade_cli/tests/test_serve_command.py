@@ -1,6 +1,10 @@
 """What `cascade serve` says and refuses before it starts anything, and how it ends where a service cannot live."""
 
 import asyncio
+import os
+import signal
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -133,6 +137,17 @@ async def test_a_service_that_dies_again_and_again_ends_the_app_with_the_reason(
     with pytest.raises(supervisor.ServiceFailed, match="the parser service ended with code 1 1 times"):
         async with app_stack.running_app(settings_here, only=("parser",)):
             await asyncio.Event().wait()
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux ties a process to its parent")
+def test_a_service_whose_supervisor_was_killed_before_it_began_does_not_begin() -> None:
+    begin = "import signal, sys; from cascade_cli.supervisor import die_with; signal.signal(15, lambda *_: None); "
+    begin += "die_with(int(sys.argv[1])); print('begun')"
+    for parent, code, said in ((os.getpid(), 0, "begun\n"), (os.getppid(), -signal.SIGTERM, "")):
+        child = subprocess.run(
+            [sys.executable, "-c", begin, str(parent)], stdout=subprocess.PIPE, text=True, check=False
+        )
+        assert (child.returncode, child.stdout) == (code, said)
 
 
 DIES_ONCE = """

@@ -8,6 +8,7 @@ import sys
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
+from functools import partial
 
 import structlog
 
@@ -38,10 +39,14 @@ class Service:
     process: asyncio.subprocess.Process | None = field(default=None)
 
 
-def _die_with_parent() -> None:
-    # Runs in the child before exec: no service outlives a killed supervisor.
+def die_with(parent: int) -> None:
+    """Tie this process, a child whose program has not begun yet, to its parent: none outlives a killed supervisor."""
     if sys.platform == "linux":
+        # The parent's own handler, inherited until the program begins, would swallow it.
+        signal.signal(signal.SIGTERM, signal.SIG_DFL)
         ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
+        if os.getppid() != parent:  # killed before the line above, which tells of no death that was earlier
+            os.kill(os.getpid(), signal.SIGTERM)
 
 
 class Supervisor:
@@ -89,7 +94,7 @@ class Supervisor:
             stderr=self._log_to,
             # Ctrl+C reaches this process alone, which then ends the services in order.
             start_new_session=True,
-            preexec_fn=_die_with_parent,
+            preexec_fn=partial(die_with, os.getpid()),
         )
 
     async def stop(self) -> None:
